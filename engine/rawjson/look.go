@@ -1,0 +1,160 @@
+package rawjson
+
+import (
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+	"unsafe"
+)
+
+// View is b as a string that shares its memory: it is valid only as long as b is not changed, and keeps b alive.
+func View(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// Find answers the value of the last member called name, as a span of data, or nil.
+func Find(data []byte, members []Member, name string) []byte {
+	for i := len(members) - 1; i >= 0; i-- {
+		if m := &members[i]; m.Is(data, name) {
+			return data[m.Start:m.End]
+		}
+	}
+	return nil
+}
+
+// Is tells whether the member is called name.
+func (m *Member) Is(data []byte, name string) bool {
+	if !m.Escaped {
+		return int(m.NameEnd-m.NameStart) == len(name) && string(data[m.NameStart:m.NameEnd]) == name
+	}
+	return m.Name(data) == name
+}
+
+// Name is the member's decoded name; it shares data's memory where it has no escapes.
+func (m *Member) Name(data []byte) string {
+	raw := data[m.NameStart:m.NameEnd]
+	if !m.Escaped {
+		return View(raw)
+	}
+	return string(appendUnescaped(nil, raw))
+}
+
+// Members appends the spans of the members of an object that Check has passed. data may have white space around it.
+func Members(data []byte, members []Member) []Member {
+	c := checker{data: data}
+	c.space()
+	members, _ = c.top(members)
+	return members
+}
+
+// Span is where one element of an array lies.
+type Span struct{ Start, End uint32 }
+
+// Elements appends the spans of the elements of an array that Check has passed.
+func Elements(data []byte, spans []Span) []Span {
+	c := checker{data: data}
+	c.space()
+	c.pos++
+	for {
+		c.space()
+		if c.data[c.pos] == ']' {
+			return spans
+		}
+		start := c.pos
+		c.value(0)
+		spans = append(spans, Span{uint32(start), uint32(c.pos)})
+		c.space()
+		if c.data[c.pos] == ',' {
+			c.pos++
+		}
+	}
+}
+
+// Text decodes a JSON string with its quotes. The result shares raw's memory where it has no escapes (shared is true
+// then). A lone surrogate becomes U+FFFD.
+func Text(raw []byte) (text string, shared bool) {
+	body := raw[1 : len(raw)-1]
+	for _, b := range body {
+		if b == '\\' {
+			return string(appendUnescaped(nil, body)), false
+		}
+	}
+	return View(body), true
+}
+
+// appendUnescaped decodes the inside of a checked string.
+func appendUnescaped(dst, body []byte) []byte {
+	for i := 0; i < len(body); {
+		b := body[i]
+		if b != '\\' {
+			dst = append(dst, b)
+			i++
+			continue
+		}
+		i++
+		switch body[i] {
+		case 'b':
+			dst = append(dst, '\b')
+		case 'f':
+			dst = append(dst, '\f')
+		case 'n':
+			dst = append(dst, '\n')
+		case 'r':
+			dst = append(dst, '\r')
+		case 't':
+			dst = append(dst, '\t')
+		case 'u':
+			r := hex4(body[i+1:])
+			i += 4
+			if utf16.IsSurrogate(r) {
+				if i+6 < len(body) && body[i+1] == '\\' && body[i+2] == 'u' {
+					if full := utf16.DecodeRune(r, hex4(body[i+3:])); full != utf8.RuneError {
+						dst = utf8.AppendRune(dst, full)
+						i += 7
+						continue
+					}
+				}
+				r = utf8.RuneError
+			}
+			dst = utf8.AppendRune(dst, r)
+		default:
+			dst = append(dst, body[i])
+		}
+		i++
+	}
+	return dst
+}
+
+// IsInteger tells whether a checked number has neither fraction nor exponent.
+func IsInteger(raw []byte) bool {
+	for _, b := range raw {
+		if b == '.' || b|0x20 == 'e' {
+			return false
+		}
+	}
+	return true
+}
+
+// Float is the double that is nearest to a checked number; one beyond the range of doubles is ±Inf.
+func Float(raw []byte) float64 {
+	if n := len(raw); n < 16 { // short integers need no correctly rounded parser
+		var v int64
+		i := 0
+		if raw[0] == '-' {
+			i = 1
+		}
+		for ; i < n; i++ {
+			d := raw[i] - '0'
+			if d > 9 {
+				break
+			}
+			v = v*10 + int64(d)
+		}
+		if i == n && (raw[0] != '-' || v != 0) {
+			if raw[0] == '-' {
+				v = -v
+			}
+			return float64(v)
+		}
+	}
+	f, _ := strconv.ParseFloat(View(raw), 64)
+	return f
+}
