@@ -131,7 +131,7 @@ type folder struct {
 // acquire makes the folder and locks it (invariant 3). That another owner exists shows as an error of the lock call; an
 // error that names a path comes from making the lock's file.
 func (f *folder) acquire() error {
-	err := f.fs.MkdirAll(f.dir, 0o755)
+	err := f.create()
 	if err != nil {
 		return notWritable(err)
 	}
@@ -148,6 +148,32 @@ func (f *folder) acquire() error {
 	default:
 		return fmt.Errorf("lock: %w", err)
 	}
+}
+
+// create makes the folder. A folder that is new is also written into its parents, or a crash of the machine would take it
+// away with all that was synced inside.
+func (f *folder) create() error {
+	var parents []string
+	for dir := f.dir; ; dir = f.fs.PathDir(dir) {
+		_, err := f.fs.Stat(dir)
+		if !errors.Is(err, fs.ErrNotExist) || dir == f.fs.PathDir(dir) {
+			break
+		}
+		parents = append(parents, f.fs.PathDir(dir))
+	}
+	if err := f.fs.MkdirAll(f.dir, 0o755); err != nil {
+		return err
+	}
+	for _, parent := range parents {
+		dir, err := f.fs.OpenDir(parent)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // notWritable is what an error of making the folder or its lock means.

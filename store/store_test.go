@@ -184,50 +184,64 @@ func failing(files vfs.FS, err error, armed *atomic.Int32, kinds ...errorfs.OpKi
 	}))
 }
 
-func TestDiskFullStopsEveryCall(t *testing.T) {
-	for name, kinds := range map[string][]errorfs.OpKind{
-		"write":  {errorfs.OpFileWrite, errorfs.OpFileWriteAt},
-		"create": {errorfs.OpCreate, errorfs.OpReuseForWrite},
-		"sync":   {errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo},
+// TestFailedWriteStopsEveryCall breaks the disk under a busy store. No call may hang or end the process, and what is left
+// on the disk opens again as it was after some Apply.
+func TestFailedWriteStopsEveryCall(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		err   syscall.Errno
+		want  error
+		kinds []errorfs.OpKind
+	}{
+		{"full at write", syscall.ENOSPC, ErrFull, []errorfs.OpKind{errorfs.OpFileWrite, errorfs.OpFileWriteAt}},
+		{"full at create", syscall.ENOSPC, ErrFull, []errorfs.OpKind{errorfs.OpCreate, errorfs.OpReuseForWrite}},
+		{"full at sync", syscall.ENOSPC, ErrFull, []errorfs.OpKind{errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo}},
+		{"over quota", syscall.EDQUOT, ErrFull, []errorfs.OpKind{errorfs.OpFileWrite}},
+		{"broken", syscall.EIO, syscall.EIO, []errorfs.OpKind{errorfs.OpFileWrite}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			var armed atomic.Int32
 			armed.Store(-1)
-			mem := vfs.NewMem()
-			db, err := Open(Config{Dir: "state", Memory: leastMemory, fs: failing(mem, syscall.ENOSPC, &armed, kinds...)})
+			mem := vfs.NewCrashableMem()
+			db, err := Open(Config{Dir: "state", Memory: leastMemory, fs: failing(mem, test.err, &armed, test.kinds...)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			p := db.Partition("alerts", 0)
-			apply(t, p, 1, map[string][]byte{"k": []byte("1")})
-			armed.Store(0)
 			value := make([]byte, 64<<10)
-			applied := int64(1)
-			for err == nil && applied < 5000 {
+			write := func(n int64) error {
 				for i := range value {
 					value[i] = byte(rand.Uint32())
 				}
-				if err = p.Apply(maps.All(map[string][]byte{fmt.Sprint(applied % 50): value}), at(applied+1)); err == nil {
-					applied++
-				}
+				return p.Apply(maps.All(map[string][]byte{"n": fmt.Append(nil, n), fmt.Sprint(n % 50): value}), at(n))
+			}
+			applied := int64(0)
+			for ; applied < 400 && err == nil; applied++ { // enough for tables to exist
+				err = write(applied + 1)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			armed.Store(0)
+			for ; err == nil && applied < 5000; applied++ {
+				err = write(applied + 1)
 			}
 			if armed.Load() == 0 {
 				t.Fatal("the fault did not fire")
 			}
-			if !errors.Is(err, ErrFull) {
+			if !errors.Is(err, test.want) {
 				t.Fatalf("after %d applies: %v", applied, err)
 			}
 			_, getErr := p.Get("k")
 			_, _, checkpointErr := p.Checkpoint()
-			_, failure := p.All()
 			states, failure := p.All()
 			for range states {
+				t.Error("a failed store is read")
 			}
 			for call, err := range map[string]error{
-				"get": getErr, "checkpoint": checkpointErr, "all": failure(), "clear": p.Clear(),
-				"apply": p.Apply(maps.All(map[string][]byte{}), at(9)),
+				"get": getErr, "checkpoint": checkpointErr, "all": failure(), "clear": p.Clear(), "apply": write(9),
 			} {
-				if !errors.Is(err, ErrFull) {
+				if !errors.Is(err, test.want) {
 					t.Errorf("%s: %v", call, err)
 				}
 			}
@@ -236,6 +250,13 @@ func TestDiskFullStopsEveryCall(t *testing.T) {
 			}
 			if err := db.Close(); err != nil {
 				t.Error(err)
+			}
+
+			again := open(t, Config{Dir: "state", fs: mem.CrashClone(vfs.CrashCloneCfg{})})
+			n := next(t, again.Partition("alerts", 0))
+			got, err := again.Partition("alerts", 0).Get("n")
+			if err != nil || again.SetAside() != nil || n < 1 || n > applied || string(got) != fmt.Sprint(n) {
+				t.Errorf("after the next start: checkpoint %d, state of %s, %d applied, %v, %v", n, got, applied, again.SetAside(), err)
 			}
 		})
 	}
@@ -399,7 +420,7 @@ func TestOnlyOneCorruptStoreIsKept(t *testing.T) {
 // TestS1CrashLeavesAnAppliedPrefix takes the power away at random moments. Every Apply writes its number into some keys of
 // its partition, so the state that belongs to each number is known.
 func TestS1CrashLeavesAnAppliedPrefix(t *testing.T) {
-	rounds := 30
+	rounds := 20
 	if testing.Short() {
 		rounds = 5
 	}
@@ -440,7 +461,7 @@ func TestS1CrashLeavesAnAppliedPrefix(t *testing.T) {
 						delete(state, key)
 						continue
 					}
-					value := strings.Repeat(fmt.Sprint(len(history[i]), "."), 1+rng.IntN(20_000))
+					value := strings.Repeat(fmt.Sprint(len(history[i]), "."), 1+rng.IntN(6_000))
 					changes[key] = []byte(value)
 					state[key] = value
 				}
