@@ -1,0 +1,85 @@
+package enginetest
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// patience bounds every wait of a helper; a test that runs into it fails and says what it waited for.
+const patience = 60 * time.Second
+
+// At are the client options that reach the broker at addr, for helpers that ask for opts.
+func At(addr string) []kgo.Opt { return []kgo.Opt{kgo.SeedBrokers(addr)} }
+
+// Unique is name with a random ending, for tests that share a broker.
+func Unique(name string) string { return name + "-" + strings.ToLower(rand.Text()[:8]) }
+
+// CreateTopic makes a topic; configs are written "name=value". A topic whose records have fixed, old times needs
+// "retention.ms=-1", or a real broker deletes them at once.
+func CreateTopic(t testing.TB, opts []kgo.Opt, topic string, partitions int32, configs ...string) {
+	t.Helper()
+	client, ctx := helper(t, opts)
+	values := map[string]*string{}
+	for name, value := range pairs(t, configs) {
+		values[name] = &value
+	}
+	if _, err := kadm.NewClient(client).CreateTopic(ctx, partitions, -1, values, topic); err != nil {
+		t.Fatalf("create topic %s: %v", topic, err)
+	}
+}
+
+// Produce writes records and returns when all are there. A record's Partition counts where it is not negative; with -1 the
+// key decides by murmur2, as every Kafka client has it.
+func Produce(t testing.TB, opts []kgo.Opt, records ...*kgo.Record) {
+	t.Helper()
+	client, ctx := helper(t, append(opts, Partitioned(), kgo.ProducerLinger(time.Millisecond)))
+	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		t.Fatalf("produce %d records: %v", len(records), err)
+	}
+}
+
+// Partitioned is a partitioner that takes a record's own Partition, or places it by key where that is -1.
+func Partitioned() kgo.Opt {
+	byKey := kgo.StickyKeyPartitioner(nil)
+	return kgo.RecordPartitioner(kgo.BasicConsistentPartitioner(func(topic string) func(*kgo.Record, int) int {
+		place := byKey.ForTopic(topic)
+		return func(r *kgo.Record, n int) int {
+			if r.Partition >= 0 {
+				return int(r.Partition)
+			}
+			return place.Partition(r, n)
+		}
+	}))
+}
+
+func helper(t testing.TB, opts []kgo.Opt) (*kgo.Client, context.Context) {
+	t.Helper()
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		t.Fatalf("make a client: %v", err)
+	}
+	t.Cleanup(client.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return client, ctx
+}
+
+// pairs reads configs that are written "name=value".
+func pairs(t testing.TB, configs []string) map[string]string {
+	t.Helper()
+	m := map[string]string{}
+	for _, c := range configs {
+		name, value, ok := strings.Cut(c, "=")
+		if !ok {
+			t.Fatalf("config %q is not written name=value", c)
+		}
+		m[name] = value
+	}
+	return m
+}
