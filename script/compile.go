@@ -1,0 +1,488 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/dop251/goja"
+	"github.com/dop251/goja/ast"
+	"github.com/dop251/goja/parser"
+	"github.com/dop251/goja/unistring"
+
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+)
+
+// Compile parses, checks and compiles a script. Its error is Problems: all that was found. A text that does not parse
+// hides what else may be wrong in it, but not in the others.
+func Compile(s Source) (*Program, error) {
+	c := compilation{Source: s, blanked: map[*stream.Text]string{}}
+	c.parseEach()
+	if len(c.problems) > 0 {
+		return nil, c.problems.sorted()
+	}
+	program := c.join()
+	if len(c.problems) > 0 {
+		return nil, c.problems.sorted()
+	}
+	return program, nil
+}
+
+type compilation struct {
+	Source
+	problems Problems
+	blanked  map[*stream.Text]string // module text without its export keywords
+}
+
+func (c *compilation) report(at place, code, message, hint string) {
+	for _, p := range c.problems {
+		if p.Line == at.line && p.Column == at.column && p.File == at.file && p.Code == code {
+			return
+		}
+	}
+	c.problems = append(c.problems, &Problem{File: at.file, Line: at.line, Column: at.column, Code: code, Message: message, Hint: hint})
+}
+
+// The texts around a body. A body ends at a line of its own, since it may end in a comment.
+const (
+	functionHead = "(async function*(){"
+	functionTail = "\n})"
+)
+
+func parse(text string) (*ast.Program, error) {
+	return parser.ParseFile(nil, "", text, parser.IgnoreRegExpErrors, parser.WithDisableSourceMaps)
+}
+
+// parseEach finds the syntax errors of every text on its own.
+func (c *compilation) parseEach() {
+	for i := range c.Functions {
+		c.parseAlone(&c.Functions[i], "", "", false)
+	}
+	if c.Module {
+		c.parseAlone(&c.Body, "", "", true)
+	} else {
+		c.parseAlone(&c.Body, functionHead, functionTail, false)
+	}
+}
+
+func (c *compilation) parseAlone(text *stream.Text, head, tail string, module bool) {
+	blanked := text.Text
+	for {
+		src := &source{}
+		src.glue(head)
+		src.add(text, blanked)
+		src.glue(tail)
+		program, err := parse(src.text.String())
+		if err == nil {
+			c.blanked[text] = blanked
+			if end := src.parts[0].end + len(tail); head != "" && (len(program.Body) != 1 || bodyEnd(program) != end) {
+				c.report(src.place(bodyEnd(program)-len(tail)), "script.syntax", "this closes more than was opened", "remove the extra }")
+			}
+			return
+		}
+		var list parser.ErrorList
+		if !errors.As(err, &list) {
+			c.report(src.place(src.parts[0].start), "script.syntax", err.Error(), "")
+			return
+		}
+		offset := src.offset(list[0].Position.Line, list[0].Position.Column)
+		if module && offset >= 0 && strings.HasPrefix(blanked[min(offset, len(blanked)):], "export") {
+			rest := strings.TrimLeft(blanked[offset+len("export"):], " \t")
+			if strings.HasPrefix(rest, "default") || strings.HasPrefix(rest, "*") || strings.HasPrefix(rest, "{") {
+				c.report(src.place(offset), "script.module", "this form of export is not supported",
+					fmt.Sprintf("write export function* %s(%s)", c.Kind, strings.Join(c.argumentList(), ", ")))
+				return
+			}
+			blanked = blanked[:offset] + strings.Repeat(" ", len("export")) + blanked[offset+len("export"):]
+			continue
+		}
+		c.reportSyntax(src, list)
+		return
+	}
+}
+
+func (c *compilation) argumentList() []string { a := c.Kind.arguments(); return a[:] }
+
+// bodyEnd is the offset behind the first statement of a program.
+func bodyEnd(p *ast.Program) int {
+	if len(p.Body) == 0 {
+		return 0
+	}
+	s, ok := p.Body[0].(*ast.ExpressionStatement)
+	if !ok {
+		return 0
+	}
+	f, ok := s.Expression.(*ast.FunctionLiteral)
+	if !ok {
+		return int(s.Idx1()) - 1
+	}
+	return int(f.Body.RightBrace) + 1 // the parenthesis behind it
+}
+
+// reportSyntax reports what the parser found. Only the first error of a line counts: the parser stumbles on.
+func (c *compilation) reportSyntax(src *source, list parser.ErrorList) {
+	text := src.text.String()
+	lines := map[int]bool{}
+	for _, e := range list {
+		offset := src.offset(e.Position.Line, e.Position.Column)
+		if offset < 0 {
+			offset = len(text)
+		}
+		if lines[e.Position.Line] {
+			continue
+		}
+		lines[e.Position.Line] = true
+		if len(lines) > 1 && e.Message == "Unexpected end of input" {
+			continue
+		}
+		word := text[min(offset, len(text)):]
+		at := src.place(offset)
+		switch {
+		case strings.HasPrefix(word, "await"):
+			c.report(at, "script.await_not_supported", "await is not supported yet", "write the body without it")
+			return
+		case strings.HasPrefix(word, "import"):
+			c.report(at, "script.import_not_supported", "import is not supported yet", "put shared code into functions")
+			return
+		case strings.HasPrefix(word, "export"):
+			c.report(at, "script.syntax", "export stands only in a file of its own", "a body is written without a function around it")
+			return
+		case src.find(offset) == nil && offset >= src.parts[0].end:
+			c.report(at, "script.syntax", "the text ends where more is expected", "close what is open: a bracket, a string or a comment")
+			return
+		}
+		c.report(at, "script.syntax", plainSyntax(e.Message), syntaxHint(e.Message))
+	}
+}
+
+func plainSyntax(message string) string {
+	if message == "" {
+		return "syntax error"
+	}
+	return strings.ToLower(message[:1]) + message[1:]
+}
+
+func syntaxHint(message string) string {
+	switch {
+	case strings.HasSuffix(message, "token )"):
+		return "remove the extra parenthesis, or open one"
+	case strings.HasSuffix(message, "token }"):
+		return "close what was opened before it, or remove it"
+	case strings.HasSuffix(message, "token ILLEGAL"):
+		return "a string or a regular expression may not be closed, or a character is not JavaScript"
+	}
+	return ""
+}
+
+// join makes one program of all texts.
+//
+//	(function(natives and built-ins){ functions… ; return function(msg, state){ body } })
+func (c *compilation) join() *Program {
+	src := &source{}
+	src.glue("(function(){")
+	for i := range c.Functions {
+		src.add(&c.Functions[i], c.Functions[i].Text)
+		src.glue("\n")
+	}
+	if c.Module {
+		src.add(&c.Body, c.blanked[&c.Body])
+		src.glue("\n})")
+	} else {
+		src.glue("return async function*(){")
+		src.add(&c.Body, c.Body.Text)
+		src.glue("\n}})")
+	}
+	var tree *ast.Program
+	var outer *ast.FunctionLiteral
+	var p *Program
+	var r *rewriter
+	for plain := false; ; plain = true {
+		var err error
+		tree, err = parse(src.text.String())
+		if err != nil {
+			// Each text parses alone, so only their meeting is wrong.
+			var list parser.ErrorList
+			if errors.As(err, &list) {
+				c.reportSyntax(src, list)
+			} else {
+				c.report(src.place(0), "script.syntax", err.Error(), "")
+			}
+			return nil
+		}
+		p = &Program{kind: c.Kind, src: src, plain: plain}
+		outer = tree.Body[0].(*ast.ExpressionStatement).Expression.(*ast.FunctionLiteral)
+		r = &rewriter{
+			program: p, src: src, catches: c.Kind == Poll, plain: plain,
+			known: builtinNames(), reached: map[string]bool{},
+			report: func(offset int, code, message, hint string) { c.report(src.place(offset), code, message, hint) },
+		}
+		c.top(r, outer)
+		if plain || !r.exotic {
+			break
+		}
+	}
+	if len(c.problems) > 0 {
+		return nil
+	}
+	for name := range r.reached {
+		p.builtins = append(p.builtins, name)
+	}
+	sort.Strings(p.builtins)
+	outer.ParameterList = parameters(p.parameters())
+	var err error
+	if p.code, err = goja.CompileAST(tree, true); err != nil {
+		c.reportCompiler(src, err)
+		return nil
+	}
+	return p
+}
+
+// top walks the functions and finds the body.
+func (c *compilation) top(r *rewriter, outer *ast.FunctionLiteral) {
+	list := outer.Body.List
+	var body *ast.FunctionLiteral
+	if !c.Module {
+		last := list[len(list)-1].(*ast.ReturnStatement)
+		body = last.Argument.(*ast.FunctionLiteral)
+		list = list[:len(list)-1]
+	}
+	r.push()
+	defer r.pop()
+	for _, name := range []string{"Message", "State", "vars", "console"} {
+		r.scope.names[name] = fixed
+	}
+	r.declareVars(outer.DeclarationList, shared)
+	r.declareBlock(list, shared)
+	var names []string
+	for name, b := range r.scope.names {
+		if b == shared {
+			names = append(names, name)
+		}
+	}
+	sort.Strings(names)
+	c.checkReserved(r, list)
+	kept := list[:0]
+	for _, s := range list {
+		switch s := s.(type) {
+		case *ast.ReturnStatement:
+			r.refuse(s.Return, "script.functions", "functions only declare; a body may return", "return stands outside of a function")
+			continue
+		case *ast.VariableStatement:
+			r.refuse(s.Var, "script.shared_variable", "declare it with const, or inside a function; what one call may keep for the next is its State", "var is shared by all calls here")
+		case *ast.LexicalDeclaration:
+			if s.Token.String() == "let" {
+				r.refuse(s.Idx, "script.shared_variable", "declare it with const, or inside a function; what one call may keep for the next is its State", "let is shared by all calls here")
+			}
+			for _, b := range s.List {
+				c.checkShared(r, b.Initializer)
+			}
+		case *ast.FunctionDeclaration:
+			if c.Module && s.Function.Name != nil && s.Function.Name.Name.String() == c.Kind.String() {
+				body = s.Function
+				kept = append(kept, s)
+				continue
+			}
+		}
+		kept = append(kept, r.statement(s))
+	}
+	if body == nil || !body.Generator {
+		at := place{file: c.Body.File, line: c.Body.Line, column: c.Body.Column}
+		if body != nil {
+			at = r.src.place(int(body.Function) - 1)
+		}
+		c.report(at, "script.module", fmt.Sprintf("the file exports no function* %s", c.Kind),
+			fmt.Sprintf("write export function* %s(%s)", c.Kind, strings.Join(c.argumentList(), ", ")))
+		return
+	}
+	c.body(r, body)
+	// What functions declare is frozen before the first call.
+	freeze := call(nameFreeze, body.Function)
+	for _, name := range names {
+		if name == c.Kind.String() && c.Module {
+			continue
+		}
+		freeze.ArgumentList = append(freeze.ArgumentList, &ast.Identifier{Name: unistring.NewFromString(name), Idx: body.Function})
+	}
+	if len(freeze.ArgumentList) > 0 {
+		kept = append(kept, &ast.ExpressionStatement{Expression: freeze})
+	}
+	var handler ast.Expression = body
+	if c.Module {
+		handler = &ast.Identifier{Name: body.Name.Name, Idx: body.Function}
+	}
+	outer.Body.List = append(kept, &ast.ReturnStatement{Return: body.Function, Argument: handler})
+}
+
+func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
+	r.push()
+	defer r.pop()
+	if c.Module {
+		r.parameters(body.ParameterList)
+		if len(body.ParameterList.List) > 1 {
+			r.program.namesState = true
+		}
+	} else {
+		args := c.Kind.arguments()
+		body.ParameterList = parameters(args[:])
+		r.scope.names[args[0]] = given
+		r.scope.names[args[1]] = state
+	}
+	r.declareVars(body.DeclarationList, local)
+	for _, s := range body.Body.List {
+		c.checkArguments(r, s)
+	}
+	r.declareBlock(body.Body.List, local)
+	r.own = true
+	r.statements(body.Body.List)
+	r.own = false
+	body.Async, body.Generator = false, false
+}
+
+// checkArguments refuses a body that declares its own arguments again.
+func (c *compilation) checkArguments(r *rewriter, s ast.Statement) {
+	if c.Module {
+		return
+	}
+	check := func(id *ast.Identifier) {
+		if b, ok := r.scope.names[id.Name.String()]; ok && (b == given || b == state) {
+			r.refuse(id.Idx, "script.declared_twice", "take another name", "%s is already there", id.Name.String())
+		}
+	}
+	switch s := s.(type) {
+	case *ast.LexicalDeclaration:
+		for _, b := range s.List {
+			if id, ok := b.Target.(*ast.Identifier); ok {
+				check(id)
+			}
+		}
+	case *ast.ClassDeclaration:
+		check(s.Class.Name)
+	case *ast.FunctionDeclaration:
+		check(s.Function.Name)
+	}
+}
+
+// checkReserved refuses functions that declare a name of the API.
+func (c *compilation) checkReserved(r *rewriter, list []ast.Statement) {
+	check := func(id *ast.Identifier) {
+		switch name := id.Name.String(); name {
+		case "Message", "State", "vars", "console":
+			r.refuse(id.Idx, "script.declared_twice", "take another name", "%s is already there", name)
+		}
+	}
+	for _, s := range list {
+		switch s := s.(type) {
+		case *ast.LexicalDeclaration:
+			for _, b := range s.List {
+				if id, ok := b.Target.(*ast.Identifier); ok {
+					check(id)
+				}
+			}
+		case *ast.ClassDeclaration:
+			check(s.Class.Name)
+		case *ast.FunctionDeclaration:
+			check(s.Function.Name)
+		}
+	}
+}
+
+// checkShared refuses values that cannot be frozen, as far as they show. What does not show is found in the VM.
+func (c *compilation) checkShared(r *rewriter, e ast.Expression) {
+	switch e := e.(type) {
+	case *ast.NewExpression:
+		if id, ok := e.Callee.(*ast.Identifier); ok && mutableClasses[id.Name.String()] {
+			r.refuse(e.New, "script.shared_variable", "make it inside a function, or use an object or an array", "a %s is shared by all calls here and cannot be frozen", id.Name.String())
+		}
+	case *ast.RegExpLiteral:
+		if strings.ContainsAny(e.Flags, "gy") {
+			r.refuse(e.Idx, "script.shared_variable", "write the expression where it is used", "a regular expression with the flag g or y remembers where it stopped, and is shared by all calls here")
+		}
+	case *ast.ObjectLiteral:
+		for _, p := range e.Value {
+			if _, v, ok := plainMember(p); ok {
+				c.checkShared(r, v)
+			}
+		}
+	case *ast.ArrayLiteral:
+		for _, v := range e.Value {
+			c.checkShared(r, v)
+		}
+	case *ast.ConditionalExpression:
+		c.checkShared(r, e.Consequent)
+		c.checkShared(r, e.Alternate)
+	}
+}
+
+var mutableClasses = map[string]bool{
+	"Map": true, "Set": true, "WeakMap": true, "WeakSet": true, "Date": true, "ArrayBuffer": true, "DataView": true,
+	"Int8Array": true, "Uint8Array": true, "Uint8ClampedArray": true, "Int16Array": true, "Uint16Array": true, "Int32Array": true,
+	"Uint32Array": true, "Float32Array": true, "Float64Array": true, "BigInt64Array": true, "BigUint64Array": true,
+}
+
+// reportCompiler reports what goja's compiler refuses.
+func (c *compilation) reportCompiler(src *source, err error) {
+	var syntax *goja.CompilerSyntaxError
+	if errors.As(err, &syntax) && syntax.File != nil {
+		c.report(src.place(syntax.Offset), "script.syntax", plainSyntax(syntax.Message), "")
+		return
+	}
+	c.report(src.place(src.parts[0].start), "script.syntax", err.Error(), "")
+}
+
+func parameters(names []string) *ast.ParameterList {
+	list := &ast.ParameterList{}
+	for _, name := range names {
+		list.List = append(list.List, &ast.Binding{Target: &ast.Identifier{Name: unistring.NewFromString(name), Idx: 1}})
+	}
+	return list
+}
+
+// parameters are the names that the joined program is called with, in order.
+func (p *Program) parameters() []string {
+	names := []string{nameYield, nameOver, nameReturned, namePass, nameSnap, nameFreeze, "Message", "State", "vars", "console"}
+	for i := range p.objects {
+		names = append(names, fmt.Sprint(nameObject, i))
+	}
+	for i := range p.messages {
+		names = append(names, fmt.Sprint(nameEmit, i))
+	}
+	return append(names, p.builtins...)
+}
+
+// builtinNames are the names that every VM has.
+var builtinNames = sync.OnceValue(func() map[string]bool {
+	names := map[string]bool{}
+	for _, name := range goja.New().GlobalObject().GetOwnPropertyNames() {
+		if _, refused := refusedNames[name]; !refused {
+			names[name] = true
+		}
+	}
+	return names
+})
+
+// exoticNames let a script run code in, or forbid, plain reads and writes of an object's members. A script that has one of
+// them works on ordinary objects.
+var exoticNames = map[string]bool{
+	"freeze": true, "seal": true, "preventExtensions": true, "defineProperty": true, "defineProperties": true, "__defineGetter__": true,
+	"__defineSetter__": true, "Proxy": true, "Reflect": true, "Symbol": true, "setPrototypeOf": true, "__proto__": true, "toPrimitive": true,
+}
+
+// refusedNames are built-ins that are taken away, with what to do instead.
+var refusedNames = map[string]string{
+	"eval":       "write the code where it runs",
+	"Function":   "write the function where it is used",
+	"setTimeout": "there are no timers in a body", "setInterval": "there are no timers in a body",
+	"process": "settings come in through vars",
+	"require": "put shared code into functions",
+	"window":  "a body runs on a server", "document": "a body runs on a server",
+}
+
+// laterNames belong to the language but not yet to the engine.
+var laterNames = map[string]string{
+	"fetch": "", "configs": "", "memo": "", "memory": "", "json": "use JSON", "URL": "", "URLSearchParams": "", "TextEncoder": "", "TextDecoder": "",
+	"structuredClone": "", "equal": "", "hash": "", "hmac": "", "hex": "", "base64": "", "gunzip": "", "inflate": "", "inflateRaw": "",
+	"unzip": "", "csv": "", "xml": "", "protobuf": "", "num": "use Number", "time": "use Date", "murmur2": "", "log": "use console",
+	"metrics": "", "tables": "", "timer": "", "Timer": "", "window": "", "result": "", "response": "",
+}

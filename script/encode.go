@@ -1,0 +1,247 @@
+package script
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dop251/goja"
+
+	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+)
+
+// encoder writes one value as JSON. It is reused.
+type encoder struct {
+	vm    *vm
+	dst   []byte
+	path  []string // member names and indexes down to the value under way
+	open  []*goja.Object
+	limit int // the largest text, in bytes
+}
+
+// maxValue is the largest value that is encoded, in bytes. It is far above what Kafka takes.
+const maxValue = 256 << 20
+
+// encode appends value as compact JSON. It throws a refusal that names the field where a value cannot leave.
+func (e *encoder) encode(dst []byte, value goja.Value) []byte {
+	e.dst, e.path, e.open = dst, e.path[:0], e.open[:0]
+	if !e.value(value) {
+		e.refuse("it is undefined", "value: null is a tombstone")
+	}
+	dst, e.dst = e.dst, nil
+	return dst
+}
+
+func (e *encoder) refuse(what, hint string) {
+	where := "the value"
+	if len(e.path) > 0 {
+		where = "the value's " + joinPath(e.path)
+	}
+	e.dst = nil
+	e.vm.throw(refuse(CodeRefused, hint, "%s cannot be written as JSON: %s", where, what))
+}
+
+// joinPath writes a path as JavaScript does: a.b[2]["c d"].
+func joinPath(path []string) string {
+	var b strings.Builder
+	for i, p := range path {
+		switch {
+		case strings.HasPrefix(p, "["):
+			b.WriteString(p)
+		case !isName(p):
+			b.WriteString("[" + strconv.Quote(p) + "]")
+		default:
+			if i > 0 {
+				b.WriteByte('.')
+			}
+			b.WriteString(p)
+		}
+	}
+	return b.String()
+}
+
+func isName(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if !isNameByte(s[i]) || i == 0 && s[0] >= '0' && s[0] <= '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isNameByte(b byte) bool {
+	return b == '_' || b == '$' || b >= '0' && b <= '9' || b|0x20 >= 'a' && b|0x20 <= 'z'
+}
+
+// value appends a value and answers false, having written nothing, if it is undefined.
+func (e *encoder) value(value goja.Value) bool {
+	switch o, ok := value.(*goja.Object); {
+	case ok:
+		return e.object(o)
+	case value == nil || goja.IsUndefined(value):
+		return false
+	case goja.IsNumber(value):
+		f := value.ToFloat()
+		switch {
+		case f != f:
+			e.refuse("it is NaN", "check the numbers that it was made from; null is a value for nothing")
+		case math.IsInf(f, 0):
+			e.refuse("it is Infinity", "check for a division by zero; null is a value for nothing")
+		}
+		e.dst = rawjson.AppendFloat(e.dst, f)
+	case goja.IsString(value):
+		e.dst = rawjson.AppendString(e.dst, value.String())
+	case goja.IsNull(value):
+		e.dst = append(e.dst, "null"...)
+	case goja.IsBigInt(value):
+		e.dst = append(e.dst, value.String()...)
+	default:
+		if _, ok := value.(*goja.Symbol); ok {
+			e.refuse("it is a symbol", "write its description as a string")
+		}
+		e.dst = strconv.AppendBool(e.dst, value.ToBoolean())
+	}
+	if len(e.dst) > e.limit {
+		e.refuse("it is too large", "split it into several messages")
+	}
+	return true
+}
+
+func (e *encoder) object(o *goja.Object) bool {
+	if len(e.open) >= rawjson.MaxDepth {
+		e.refuse("it is nested too deep", "")
+	}
+	switch class := o.ClassName(); class {
+	case "Array":
+		e.enter(o)
+		e.array(o)
+		e.leave()
+	case "Object", "Arguments":
+		if isBytes(o) {
+			e.refuse("it is a byte array", "write it as text, with base64 for example, or declare the topic with value: bytes")
+		}
+		e.enter(o)
+		ok := e.plain(o)
+		e.leave()
+		return ok
+	case "Date":
+		e.date(o)
+	case "Number", "String", "Boolean", "BigInt":
+		return e.value(e.vm.unbox(o))
+	case "Function":
+		e.refuse("it is a function", "call it, or leave the member out")
+	case "Map":
+		e.refuse("it is a Map", "Object.fromEntries(map) makes an object of it, [...map] an array")
+	case "Set":
+		e.refuse("it is a Set", "[...set] makes an array of it")
+	case "Error":
+		e.refuse("it is an error", "write its message")
+	case "Symbol":
+		e.refuse("it is a symbol", "write its description as a string")
+	default:
+		e.refuse("it is a "+class, "write its parts as members of an object")
+	}
+	return true
+}
+
+func (e *encoder) enter(o *goja.Object) {
+	for _, above := range e.open {
+		if above == o {
+			e.refuse("it contains itself", "write a key in place of the object")
+		}
+	}
+	e.open = append(e.open, o)
+}
+
+func (e *encoder) leave() { e.open = e.open[:len(e.open)-1] }
+
+func (e *encoder) array(o *goja.Object) {
+	e.dst = append(e.dst, '[')
+	for i, element := range e.vm.elements(o) {
+		if i > 0 {
+			e.dst = append(e.dst, ',')
+		}
+		e.path = append(e.path, "["+strconv.Itoa(i)+"]")
+		if !e.value(element) {
+			e.dst = append(e.dst, "null"...)
+		}
+		e.path = e.path[:len(e.path)-1]
+	}
+	e.dst = append(e.dst, ']')
+}
+
+// plain appends the own enumerable members of an object; its toJSON comes first, as in JSON.stringify.
+func (e *encoder) plain(o *goja.Object) bool {
+	if toJSON, ok := goja.AssertFunction(o.Get("toJSON")); ok {
+		value, err := toJSON(o)
+		if err != nil {
+			panic(err)
+		}
+		return e.value(value)
+	}
+	e.dst = append(e.dst, '{')
+	first := true
+	for _, name := range o.Keys() {
+		start := len(e.dst)
+		if !first {
+			e.dst = append(e.dst, ',')
+		}
+		e.dst = append(rawjson.AppendString(e.dst, name), ':')
+		e.path = append(e.path, name)
+		if e.value(o.Get(name)) {
+			first = false
+		} else {
+			e.dst = e.dst[:start]
+		}
+		e.path = e.path[:len(e.path)-1]
+	}
+	e.dst = append(e.dst, '}')
+	return true
+}
+
+func (e *encoder) date(o *goja.Object) {
+	t, ok := o.Export().(time.Time)
+	if !ok || t.IsZero() && !(o.ToFloat() == o.ToFloat()) {
+		e.refuse("it is an invalid Date", "check the text that it was made from")
+	}
+	e.dst = append(e.dst, '"')
+	e.dst = appendISO(e.dst, t)
+	e.dst = append(e.dst, '"')
+}
+
+// appendISO appends a time as Date.prototype.toISOString writes it (ECMA-262, 21.4.1.32).
+func appendISO(dst []byte, t time.Time) []byte {
+	t = t.UTC()
+	if year := t.Year(); year < 0 || year > 9999 {
+		sign := byte('+')
+		if year < 0 {
+			sign, year = '-', -year
+		}
+		dst = append(dst, sign)
+		digits := strconv.Itoa(year)
+		for range 6 - len(digits) {
+			dst = append(dst, '0')
+		}
+		dst = append(dst, digits...)
+		return t.AppendFormat(dst, "-01-02T15:04:05.000Z")
+	}
+	return t.AppendFormat(dst, "2006-01-02T15:04:05.000Z")
+}
+
+// isBytes tells whether an object is an array buffer or a view of one.
+func isBytes(o *goja.Object) bool {
+	_, ok := bytesOf(o)
+	return ok
+}
+
+// bytesOf are the bytes of an array buffer or byte array; they are shared with the script.
+func bytesOf(o *goja.Object) ([]byte, bool) {
+	switch b := o.Export().(type) {
+	case []byte:
+		return b, true
+	case goja.ArrayBuffer:
+		return b.Bytes(), true
+	}
+	return nil, false
+}

@@ -1,0 +1,228 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dop251/goja"
+)
+
+// The codes of run-time errors.
+const (
+	CodeError    = "script.error"     // the script threw
+	CodeTimeout  = "script.timeout"   // it ran longer than it may
+	CodeStack    = "script.recursion" // calls nest too deep
+	CodeYield    = "script.yield"     // it yielded or returned what is neither a Message nor a State
+	CodeMessage  = "script.message"   // a member of a Message is wrong
+	CodeTopic    = "script.topic"     // a Message names no topic, or one that is not an output of the stage
+	CodeState    = "script.state"     // a State is no object, or the stage has none
+	CodeShared   = "script.shared_variable"
+	CodeRefused  = "value.refused" // a value cannot leave in the format of its topic
+	CodeTooLarge = "record.too_large"
+)
+
+// Error is a failure of a script while it ran.
+type Error struct {
+	code, message, hint string
+	at                  place
+	stack               []string
+	causes              []string
+	err                 error
+}
+
+// Code is one of the Code constants; it is stable.
+func (e *Error) Code() string { return e.code }
+
+// Position is the place in the user's file, from 1, in characters. The line is 0 when no line of the user's ran.
+func (e *Error) Position() (file string, line, column int) { return e.at.file, e.at.line, e.at.column }
+
+// Message says what went wrong, without place and stack.
+func (e *Error) Message() string { return e.message }
+
+// Hint says what to do; it may be empty.
+func (e *Error) Hint() string { return e.hint }
+
+// Stack is the JavaScript stack, innermost call first, each as "function (file:line:column)".
+func (e *Error) Stack() []string { return e.stack }
+
+// Causes are the messages of the error's cause chain, outermost first.
+func (e *Error) Causes() []string { return e.causes }
+
+// Error is one line.
+func (e *Error) Error() string {
+	if e.at.line == 0 {
+		return e.message
+	}
+	return fmt.Sprintf("%s (%s:%d:%d)", e.message, e.at.file, e.at.line, e.at.column)
+}
+
+// Detail is the error with its causes and the JavaScript stack, one a line.
+func (e *Error) Detail() string {
+	var b strings.Builder
+	b.WriteString(e.message)
+	for _, frame := range e.stack {
+		b.WriteString("\n    at ")
+		b.WriteString(frame)
+	}
+	for _, cause := range e.causes {
+		b.WriteString("\n  caused by: ")
+		b.WriteString(cause)
+	}
+	if e.hint != "" {
+		b.WriteString("\n  → ")
+		b.WriteString(e.hint)
+	}
+	return b.String()
+}
+
+// Unwrap reaches the Go error that a native function threw, if there is one.
+func (e *Error) Unwrap() error { return e.err }
+
+// refusal is what a native function throws: it becomes an Error with the place of its caller.
+type refusal struct {
+	code, message, hint string
+	err                 error
+}
+
+func (r *refusal) Error() string { return r.message }
+func (r *refusal) Unwrap() error { return r.err }
+
+func refuse(code, hint, format string, args ...any) *refusal {
+	return &refusal{code: code, message: fmt.Sprintf(format, args...), hint: hint}
+}
+
+// throw throws err in the script.
+func (v *vm) throw(err error) { panic(v.rt.NewGoError(err)) }
+
+// failure turns what goja returned into an *Error.
+func (v *vm) failure(err error) *Error {
+	e := &Error{code: CodeError, message: err.Error(), err: errors.Unwrap(err)}
+	var overflow *goja.StackOverflowError
+	var interrupted *goja.InterruptedError
+	var thrown *goja.Exception
+	switch {
+	case errors.As(err, &overflow):
+		e.code, e.message, e.hint = CodeStack, fmt.Sprintf("calls nest deeper than %d", maxCallDepth), "does the function end its recursion?"
+		v.locate(e, overflow.Stack())
+	case errors.As(err, &interrupted):
+		e.code, e.message = CodeTimeout, "the script was stopped"
+		if reason, ok := interrupted.Value().(*refusal); ok {
+			e.code, e.message, e.hint, e.err = reason.code, reason.message, reason.hint, reason.err
+		}
+		v.locate(e, interrupted.Stack())
+	case errors.As(err, &thrown):
+		var native *refusal
+		if errors.As(thrown.Unwrap(), &native) {
+			e.code, e.message, e.hint, e.err = native.code, native.message, native.hint, native.err
+		} else {
+			e.message = v.describe(thrown.Value())
+			e.err = thrown.Unwrap()
+		}
+		at := v.locate(e, thrown.Stack())
+		e.causes = v.causes(thrown.Value())
+		if native == nil {
+			v.explain(e, at)
+		}
+	}
+	return e
+}
+
+// locate notes the user's frames of a stack, and the innermost as the place of the error. It answers that place as an
+// offset of the joined text, or -1.
+func (v *vm) locate(e *Error, stack []goja.StackFrame) int {
+	first := -1
+	for i := range stack {
+		f := &stack[i]
+		position := f.Position()
+		if f.SrcName() == "<native>" || position.Line == 0 {
+			continue
+		}
+		offset := v.program.src.offset(position.Line, position.Column)
+		if offset < 0 || v.program.src.find(offset) == nil {
+			continue
+		}
+		at := v.program.src.place(offset)
+		if first < 0 {
+			first, e.at = offset, at
+		}
+		where := fmt.Sprintf("%s:%d:%d", at.file, at.line, at.column)
+		if name := f.FuncName(); name != "<anonymous>" {
+			where = fmt.Sprintf("%s (%s)", name, where)
+		}
+		if len(e.stack) < maxStackLines {
+			e.stack = append(e.stack, where)
+		}
+	}
+	return first
+}
+
+const maxStackLines = 50
+
+// describe is a thrown value as a person reads it: "TypeError: …", or what was thrown if it is no error.
+func (v *vm) describe(value goja.Value) (text string) {
+	text = "an error that cannot be shown"
+	v.rt.Try(func() {
+		o, ok := value.(*goja.Object)
+		if !ok {
+			text = "thrown: " + inspect(v, value)
+			return
+		}
+		if o.ClassName() != "Error" {
+			text = "thrown: " + inspect(v, value)
+			return
+		}
+		text = o.String()
+	})
+	return text
+}
+
+// causes follows the cause members of thrown errors.
+func (v *vm) causes(value goja.Value) (causes []string) {
+	v.rt.Try(func() {
+		for range 20 {
+			o, ok := value.(*goja.Object)
+			if !ok {
+				return
+			}
+			value = o.Get("cause")
+			if value == nil || goja.IsUndefined(value) {
+				return
+			}
+			text := v.describe(value)
+			if cause, ok := value.(*goja.Object); ok && cause.ClassName() == "Error" {
+				e := &Error{}
+				if ex := v.rt.Try(func() { panic(cause) }); ex != nil {
+					v.locate(e, ex.Stack())
+				}
+				if e.at.line > 0 {
+					text = fmt.Sprintf("%s (%s:%d:%d)", text, e.at.file, e.at.line, e.at.column)
+				}
+			}
+			causes = append(causes, text)
+		}
+	})
+	return causes
+}
+
+// explain adds hints to errors of goja that do not say enough.
+func (v *vm) explain(e *Error, at int) {
+	switch {
+	case strings.Contains(e.message, "Cannot mix BigInt") && at >= 0:
+		line := v.program.src.line(at)
+		for _, name := range v.values.bigs {
+			if strings.Contains(line, name) {
+				e.message = fmt.Sprintf("%s: %q is an integer beyond 2^53 and came as a BigInt", e.message, name)
+				e.hint = fmt.Sprintf("write Number(x.%s) to round it, or 1n instead of 1 to count with all digits", name)
+				return
+			}
+		}
+		if len(v.values.bigs) > 0 {
+			name := v.values.bigs[len(v.values.bigs)-1]
+			e.message = fmt.Sprintf("%s: %q is an integer beyond 2^53 and came as a BigInt", e.message, name)
+		}
+		e.hint = "write Number(x) to round it, or 1n instead of 1 to count with all digits"
+	case strings.Contains(e.message, "read only property") || strings.Contains(e.message, "not extensible"):
+		e.hint = "built-ins, vars and what functions declare are shared by all calls and frozen; copy before you change: {...x} or [...x]"
+	}
+}

@@ -1,0 +1,216 @@
+package script
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dop251/goja"
+
+	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+)
+
+// NewSource makes a Source that runs the program once per poll. Polls may run at once: each has a VM of its own, which a
+// later poll may take over.
+func (p *Program) NewSource(env Env) (stream.Source, error) {
+	if p.kind != Poll {
+		return nil, fmt.Errorf("stage %s: a %s script cannot poll", env.Stage, p.kind)
+	}
+	s := &pollSource{program: p, env: env}
+	v, err := newVM(p, &s.env)
+	if err != nil {
+		return nil, err
+	}
+	s.spare = append(s.spare, v)
+	return s, nil
+}
+
+type pollSource struct {
+	program *Program
+	env     Env
+
+	mu    sync.Mutex
+	spare []*vm
+}
+
+func (s *pollSource) take() (*vm, error) {
+	s.mu.Lock()
+	if n := len(s.spare); n > 0 {
+		v := s.spare[n-1]
+		s.spare = s.spare[:n-1]
+		s.mu.Unlock()
+		return v, nil
+	}
+	s.mu.Unlock()
+	return newVM(s.program, &s.env)
+}
+
+// Poll implements stream.Source.
+func (s *pollSource) Poll(ctx context.Context, poll *stream.Poll) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	v, err := s.take()
+	if err != nil {
+		return err
+	}
+	r := &run{ctx: ctx, poll: poll, vm: v}
+	err, reusable := r.run()
+	if reusable {
+		s.mu.Lock()
+		s.spare = append(s.spare, v)
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// Close implements stream.Source.
+func (s *pollSource) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spare = nil
+}
+
+// run is one poll under way.
+type run struct {
+	ctx   context.Context
+	poll  *stream.Poll
+	vm    *vm
+	arena stream.Arena
+	page  stream.Page
+	// cursor is the committed state.
+	cursor []byte
+	timer  *time.Timer
+	// over is the sentinel once the poll is to end.
+	over *goja.Object
+	err  error
+}
+
+func (r *run) run() (err error, reusable bool) {
+	v := r.vm
+	v.messages, v.arena, v.index = &r.page.Messages, &r.arena, 0
+	v.values.bigs = v.values.bigs[:0]
+	v.proceed, v.keep = r.proceed, r.boundary
+	v.defaultTimestamp = v.now
+	v.defaultKey = func(topic *stream.Topic) []byte { return v.convertKey([]byte(r.poll.Config.Key), stream.String, topic.Key) }
+	r.cursor = r.poll.Cursor
+	if len(r.cursor) == 0 {
+		r.cursor = nil
+	}
+	state := v.initial
+	if r.cursor != nil {
+		state = r.cursor
+	}
+	config, err := v.config(&r.poll.Config)
+	if err != nil {
+		return err, true
+	}
+	stop := context.AfterFunc(r.ctx, func() {
+		grace := r.vm.env.Grace
+		if grace == 0 {
+			grace = time.Second
+		}
+		time.AfterFunc(grace, func() { v.rt.Interrupt(&refusal{code: CodeTimeout, message: "the stage is stopping", err: context.Cause(r.ctx)}) })
+	})
+	defer stop()
+	r.resume()
+	failed := v.run(func() error {
+		_, err := v.handler(goja.Undefined(), config, v.values.decode(trim(state)))
+		return err
+	})
+	r.pause()
+	v.rt.ClearInterrupt()
+	switch {
+	case r.err != nil:
+		return r.err, failed == nil || failed.code != CodeTimeout && failed.code != CodeStack
+	case failed != nil && context.Cause(r.ctx) != nil && failed.code == CodeTimeout:
+		return context.Cause(r.ctx), false
+	case failed != nil:
+		return failed, failed.code != CodeTimeout && failed.code != CodeStack
+	}
+	if len(r.page.Messages) > 0 {
+		return r.commit(), true
+	}
+	return nil, true
+}
+
+func (r *run) resume() {
+	if t := r.vm.env.Timeout; t > 0 {
+		v := r.vm
+		r.timer = time.AfterFunc(t, func() { v.rt.Interrupt(v.overtime()) })
+	}
+}
+
+func (r *run) pause() {
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+}
+
+// proceed throws the sentinel in a poll that is to end.
+func (r *run) proceed() {
+	if r.over == nil {
+		err := context.Cause(r.ctx)
+		if err == nil {
+			return
+		}
+		r.end(err)
+	}
+	panic(r.over)
+}
+
+func (r *run) end(err error) {
+	r.err = err
+	r.over = r.vm.rt.NewGoError(&ended{err})
+}
+
+// boundary takes a yielded state: what came before it commits with it before the script goes on.
+func (r *run) boundary(state []byte) {
+	if bytes.Equal(state, r.cursor) && len(r.page.Messages) == 0 {
+		return
+	}
+	if !bytes.Equal(state, r.cursor) {
+		r.page.Moved, r.page.Cursor = true, state
+	}
+	r.pause()
+	err := r.commit()
+	if err == nil {
+		err = context.Cause(r.ctx)
+	}
+	if err != nil {
+		r.end(err)
+		panic(r.over)
+	}
+	r.resume()
+}
+
+func (r *run) commit() error {
+	if err := r.poll.Commit(r.ctx, &r.page); err != nil {
+		return err
+	}
+	if r.page.Moved {
+		r.cursor = r.page.Cursor
+	}
+	clear(r.page.Messages)
+	r.page.Messages, r.page.Cursor, r.page.Moved = r.page.Messages[:0], nil, false
+	r.arena.Reset()
+	return nil
+}
+
+// config makes the object config.
+func (v *vm) config(c *stream.Config) (goja.Value, error) {
+	raw := c.Value
+	if len(raw) == 0 {
+		raw = []byte("{}")
+	}
+	if kind, _, err := rawjson.Check(raw, nil); err != nil || kind != rawjson.Object {
+		return nil, errors.New("config " + c.Key + ": not a JSON object")
+	}
+	o := v.values.object(trim(raw))
+	must(o.DefineDataProperty("$key", v.rt.ToValue(c.Key), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	return o, nil
+}

@@ -1,0 +1,61 @@
+package script
+
+import (
+	"github.com/dop251/goja"
+
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+)
+
+// Kind is what a script is for.
+type Kind uint8
+
+// The kinds of scripts.
+const (
+	Transform Kind = iota // once per record of a transformer: msg, state
+	Poll                  // once per config and cycle of an extractor: config, state
+)
+
+func (k Kind) String() string {
+	if k == Poll {
+		return "poll"
+	}
+	return "transform"
+}
+
+// arguments are the names that the body knows its arguments by.
+func (k Kind) arguments() [2]string {
+	if k == Poll {
+		return [2]string{"config", "state"}
+	}
+	return [2]string{"msg", "state"}
+}
+
+// Source is a script as the user wrote it.
+type Source struct {
+	Kind Kind
+	Body stream.Text
+	// Module says that Body is the text of a whole file that exports a generator called transform or poll.
+	Module bool
+	// Functions are texts whose declarations the body and each other know.
+	Functions []stream.Text
+}
+
+// Program is a compiled script. It is safe for concurrent use.
+type Program struct {
+	kind     Kind
+	code     *goja.Program
+	src      *source
+	builtins []string        // passed in, in this order, so that naming one costs no look-up by name
+	objects  []*shape        // object literals that spread something
+	messages []*messageShape // yield Message({…})
+	// plain keeps values in ordinary objects: the script names something that lazy ones cannot do.
+	plain bool
+
+	yields, namesState, yieldsMessage bool
+}
+
+// YieldsMessage tells whether the script names Message, and so needs output topics.
+func (p *Program) YieldsMessage() bool { return p.yieldsMessage }
+
+// NamesState tells whether the body or its functions name state or State. A script that does not is stateless.
+func (p *Program) NamesState() bool { return p.namesState }

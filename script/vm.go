@@ -1,0 +1,379 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/dop251/goja"
+
+	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+)
+
+// Env is what a Program runs in.
+type Env struct {
+	// Stage names the stage in errors.
+	Stage string
+	// Vars is the pipeline's vars, a JSON object; nil is {}.
+	Vars []byte
+	// Outputs are the topics that Messages may go to.
+	Outputs []*stream.Topic
+	// Initial is the declared initial state, a JSON object; nil is {}.
+	Initial []byte
+	// Timeout bounds one call: a record's transform, or a poll from one State to the next. 0 is no bound.
+	Timeout time.Duration
+	// Grace is how long a cancelled poll may run its finally blocks; 0 is a second.
+	Grace time.Duration
+	// Now is the clock of Date and of default timestamps; nil is the real one.
+	Now func() time.Time
+	// Console takes what a script prints: level is debug, info, warn or error.
+	Console func(level, text string)
+}
+
+const (
+	// maxCallDepth is how deep JavaScript calls may nest.
+	maxCallDepth = 5000
+	// maxString is the longest string, in UTF-16 units, that repeat, padStart, padEnd and join make.
+	maxString = 32 << 20
+)
+
+// vm is one goja runtime with a program in it. It is used by one goroutine at a time.
+type vm struct {
+	rt      *goja.Runtime
+	program *Program
+	env     *Env
+	values  values
+	encoder encoder
+	handler goja.Callable
+	initial []byte
+
+	// The call under way.
+	messages *[]stream.Message
+	arena    *stream.Arena
+	index    int
+	draft    draft
+
+	// What differs between a transform and a poll.
+	proceed          func() // throws if the call is to end
+	keep             func(state []byte)
+	defaultKey       func(topic *stream.Topic) []byte
+	defaultTimestamp func() int64
+}
+
+// newVM makes a VM, evaluates the functions and finds the handler.
+func newVM(p *Program, env *Env) (*vm, error) {
+	rt := goja.New()
+	v := &vm{rt: rt, program: p, env: env, initial: env.Initial}
+	v.values.rt = rt
+	v.encoder = encoder{vm: v, limit: maxValue}
+	if v.initial == nil {
+		v.initial = []byte("{}")
+	}
+	rt.SetMaxCallStackSize(maxCallDepth)
+	rt.SetTimeSource(v.clock)
+	v.proceed = func() {}
+	vars := env.Vars
+	if vars == nil {
+		vars = []byte("{}")
+	}
+	if kind, _, err := rawjson.Check(vars, nil); err != nil || kind != rawjson.Object {
+		return nil, fmt.Errorf("vars of stage %s: not a JSON object: %v", env.Stage, err)
+	}
+	if kind, _, err := rawjson.Check(v.initial, nil); err != nil || kind != rawjson.Object {
+		return nil, fmt.Errorf("initial state of stage %s: not a JSON object: %v", env.Stage, err)
+	}
+	limitBuiltins(v)
+	f := newFreezer(rt)
+	f.builtins()
+
+	message := v.native("Message", 1, v.newMessage)
+	state := v.native("State", 1, v.newState)
+	must(state.Set("initial", v.native("initial", 0, func(goja.FunctionCall) goja.Value { return v.values.decode(v.initial) })))
+	varsValue := v.values.decode(vars)
+	console := newConsole(v)
+	for _, o := range []goja.Value{message, state, varsValue, console} {
+		f.deep(o, "")
+	}
+	args := []goja.Value{
+		v.native("yield", 1, v.yield), nil, v.native("returned", 1, v.returned), v.native("pass", 1, v.pass), v.native("snap", 1, v.snap),
+		v.native("freeze", 0, func(call goja.FunctionCall) goja.Value {
+			for _, arg := range call.Arguments {
+				f.deep(arg, "what functions declare")
+			}
+			return goja.Undefined()
+		}),
+		message, state, varsValue, console,
+	}
+	over, err := v.over(args[0])
+	if err != nil {
+		return nil, err
+	}
+	args[1] = over
+	for i := range p.objects {
+		args = append(args, v.native("object", 0, v.maker(p.objects[i])))
+	}
+	for i := range p.messages {
+		args = append(args, v.native("emit", 0, v.emitter(p.messages[i])))
+	}
+	for _, name := range p.builtins {
+		args = append(args, rt.GlobalObject().Get(name))
+	}
+
+	outer, err := rt.RunProgram(p.code)
+	if err != nil {
+		return nil, v.failure(err)
+	}
+	start, _ := goja.AssertFunction(outer)
+	if env.Timeout > 0 {
+		timer := time.AfterFunc(env.Timeout, func() { rt.Interrupt(v.overtime()) })
+		defer timer.Stop()
+	}
+	handler, err := start(goja.Undefined(), args...)
+	if err != nil {
+		return nil, v.failure(err)
+	}
+	rt.ClearInterrupt()
+	v.handler, _ = goja.AssertFunction(handler)
+	v.values.bigs = v.values.bigs[:0]
+	return v, nil
+}
+
+func (v *vm) overtime() *refusal {
+	return refuse(CodeTimeout, "raise timeout of the stage, or look for a loop that does not end", "the script ran longer than %s", v.env.Timeout)
+}
+
+// native makes a function object of a Go function.
+func (v *vm) native(name string, length int, f func(goja.FunctionCall) goja.Value) *goja.Object {
+	o := v.rt.ToValue(f).(*goja.Object)
+	must(o.DefineDataProperty("name", v.rt.ToValue(name), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	return o
+}
+
+// over makes the function behind yield*: it yields what an iterable gives and answers what the iterable returns. When a
+// yield throws, the iterable is closed, which runs its finally blocks.
+func (v *vm) over(yield goja.Value) (goja.Value, error) {
+	maker, err := v.rt.RunProgram(overProgram)
+	if err != nil {
+		return nil, err
+	}
+	call, _ := goja.AssertFunction(maker)
+	return call(goja.Undefined(), yield, v.rt.ToValue(func(call goja.FunctionCall) goja.Value {
+		v.throw(refuse(CodeYield, "yield* takes an array, a generator or another iterable of Messages and States", "yield* was given %s", kindName(call.Argument(0))))
+		return nil
+	}))
+}
+
+var overProgram = goja.MustCompile("yield*", `(function(yieldOne, refuse) {
+	return function(list) {
+		if (list === null || list === undefined || typeof list === 'string' || typeof list[Symbol.iterator] !== 'function') refuse(list);
+		const inner = list[Symbol.iterator]();
+		let result;
+		const outer = {
+			[Symbol.iterator]() { return outer; },
+			next() { const step = inner.next(); if (step.done) result = step.value; return step; },
+			return(value) { if (inner.return !== undefined) inner.return(value); return { done: true, value }; },
+		};
+		for (const value of outer) yieldOne(value);
+		return result;
+	};
+})`, true)
+
+// pass rethrows the cancel sentinel; every catch clause calls it first.
+func (v *vm) pass(call goja.FunctionCall) goja.Value {
+	if o, ok := call.Argument(0).(*goja.Object); ok && o.ClassName() == "Error" {
+		if _, is := sentinelOf(o); is {
+			panic(o)
+		}
+	}
+	return goja.Undefined()
+}
+
+// ended is the error inside the cancel sentinel.
+type ended struct{ err error }
+
+func (e *ended) Error() string { return e.err.Error() }
+func (e *ended) Unwrap() error { return e.err }
+
+func sentinelOf(o *goja.Object) (*ended, bool) {
+	value := o.Get("value")
+	if value == nil {
+		return nil, false
+	}
+	e, ok := value.Export().(*ended)
+	return e, ok
+}
+
+// snap answers a copy of what is about to be spread, so that later code cannot change it.
+func (v *vm) snap(call goja.FunctionCall) goja.Value {
+	o, ok := call.Argument(0).(*goja.Object)
+	if !ok {
+		return call.Argument(0)
+	}
+	copied := v.rt.NewObject()
+	v.spread(copied, o)
+	return copied
+}
+
+// maker is the native function behind an object literal that spreads something.
+func (v *vm) maker(s *shape) func(goja.FunctionCall) goja.Value {
+	return func(call goja.FunctionCall) goja.Value { return v.literal(s, call.Arguments) }
+}
+
+func (v *vm) literal(s *shape, parts []goja.Value) goja.Value {
+	o := v.rt.NewObject()
+	for i, name := range s.names {
+		if s.spread[i] {
+			v.spread(o, parts[i])
+		} else {
+			define(o, name, parts[i])
+		}
+	}
+	return o
+}
+
+// spread copies the own enumerable members of value, as {...value} does.
+func (v *vm) spread(o *goja.Object, value goja.Value) {
+	if goja.IsString(value) {
+		value = value.ToObject(v.rt)
+	}
+	from, ok := value.(*goja.Object)
+	if !ok {
+		return
+	}
+	for _, name := range from.Keys() {
+		define(o, name, from.Get(name))
+	}
+	for _, symbol := range from.Symbols() {
+		must(o.DefineDataPropertySymbol(symbol, from.GetSymbol(symbol), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_TRUE))
+	}
+}
+
+// elements are the elements of an array; a hole is nil.
+func (v *vm) elements(array *goja.Object) []goja.Value {
+	var list []goja.Value
+	must(v.rt.ExportTo(array, &list))
+	return list
+}
+
+// unbox is the primitive inside a Number, String, Boolean or BigInt object.
+func (v *vm) unbox(o *goja.Object) goja.Value { return v.rt.ToValue(o.Export()) }
+
+// encodeState is the JSON of a yielded state, or nil if it is empty.
+func (v *vm) encodeState(value goja.Value) []byte {
+	if value == nil || goja.IsUndefined(value) || goja.IsNull(value) {
+		return nil
+	}
+	o, ok := value.(*goja.Object)
+	if !ok || o.ClassName() != "Object" {
+		v.throw(refuse(CodeState, "put it into an object: State({ value })", "a State is an object, not %s", kindName(value)))
+	}
+	text := v.encoder.encode(nil, value)
+	if string(text) == "{}" {
+		return nil
+	}
+	return text
+}
+
+// run calls f, which runs JavaScript, and answers what it threw.
+func (v *vm) run(f func() error) *Error {
+	err := f()
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return v.failure(err)
+}
+
+// message makes the object msg of a record.
+func (v *vm) message(record *stream.Record) goja.Value {
+	o := v.rt.NewObject()
+	define(o, "key", v.recordKey(record))
+	define(o, "value", v.recordValue(record))
+	define(o, "topic", v.rt.ToValue(record.Input.Topic.Name))
+	define(o, "partition", v.rt.ToValue(record.Partition))
+	define(o, "offset", v.rt.ToValue(record.Offset))
+	define(o, "timestamp", v.rt.ToValue(record.Timestamp))
+	define(o, "headers", v.rt.NewDynamicObject(&headers{vm: v, list: record.Headers}))
+	if record.Input.Name != record.Input.Topic.Name {
+		define(o, "input", v.rt.ToValue(record.Input.Name))
+	}
+	return o
+}
+
+func (v *vm) recordKey(record *stream.Record) goja.Value {
+	switch {
+	case record.Key == nil:
+		return goja.Null()
+	case record.Input.Key == stream.JSON:
+		if len(record.Key) == 0 {
+			return v.values.decode([]byte("{}"))
+		}
+		return v.values.decode(trim(record.Key))
+	case record.Input.Key == stream.Bytes:
+		return v.bytes(record.Key)
+	default:
+		return v.rt.ToValue(rawjson.View(record.Key))
+	}
+}
+
+func (v *vm) recordValue(record *stream.Record) goja.Value {
+	switch {
+	case record.Value == nil:
+		return goja.Null()
+	case record.Input.Value == stream.JSON:
+		return v.values.decode(trim(record.Value))
+	case record.Input.Value == stream.Bytes:
+		return v.bytes(record.Value)
+	default:
+		return v.rt.ToValue(rawjson.View(record.Value))
+	}
+}
+
+// bytes makes a byte array of a copy of b.
+func (v *vm) bytes(b []byte) goja.Value {
+	buffer := v.rt.NewArrayBuffer(append([]byte(nil), b...))
+	array, err := v.rt.New(v.rt.GlobalObject().Get("Uint8Array"), v.rt.ToValue(buffer))
+	must(err)
+	return array
+}
+
+// trim cuts white space around a JSON text.
+func trim(raw []byte) []byte {
+	for len(raw) > 0 && raw[0] <= ' ' {
+		raw = raw[1:]
+	}
+	for len(raw) > 0 && raw[len(raw)-1] <= ' ' {
+		raw = raw[:len(raw)-1]
+	}
+	return raw
+}
+
+func sortMembers(raw []byte, members []rawjson.Member) {
+	sort.SliceStable(members, func(i, j int) bool { return members[i].Name(raw) < members[j].Name(raw) })
+}
+
+// convertKey is a record's key as the key of another topic.
+func (v *vm) convertKey(key []byte, from, to stream.Format) []byte {
+	switch {
+	case key == nil || from == to && from != stream.JSON || to == stream.Bytes:
+		return key
+	case from == stream.JSON && to == stream.JSON:
+		if len(key) == 0 {
+			return key
+		}
+		return v.keep0(canonical(v.arena.Grab(len(key)), trim(key)))
+	case to == stream.JSON:
+		return v.arena.Keep(rawjson.AppendString(v.arena.Grab(len(key)+8), strings.ToValidUTF8(string(key), "\uFFFD")))
+	case from == stream.JSON && len(key) > 0 && rawjson.KindOf(trim(key)[0]) == rawjson.String:
+		text, _ := rawjson.Text(trim(key))
+		return v.keep0(append(v.arena.Grab(len(text)), text...))
+	default:
+		return key
+	}
+}
