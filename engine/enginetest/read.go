@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -166,4 +167,53 @@ func (p *partitionReader) read(ctx context.Context, records []*kgo.Record, from,
 		at = next
 	}
 	return records, nil
+}
+
+// WaitCommitted reads a topic from its start as read_committed readers do, as records become visible, until enough says so of
+// what was read so far, in the order of arrival (per partition that of the offsets).
+func WaitCommitted(t testing.TB, opts []kgo.Opt, topic string, enough func([]*kgo.Record) bool) []*kgo.Record {
+	t.Helper()
+	client, ctx := helper(t, append(slices.Clip(opts), kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond)))
+	defer client.Close()
+	var records []*kgo.Record
+	for !enough(records) {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			t.Fatalf("wait for records of topic %s, %d came: %v", topic, len(records), err)
+		}
+		records = append(records, fetches.Records()...)
+	}
+	return records
+}
+
+// AtLeast is a condition of WaitCommitted.
+func AtLeast(n int) func([]*kgo.Record) bool {
+	return func(records []*kgo.Record) bool { return len(records) >= n }
+}
+
+// WaitOffsets asks for the group's committed offsets until they have reached the given ones. Kafka has no event for that,
+// so it asks again every few milliseconds.
+func WaitOffsets(t testing.TB, opts []kgo.Opt, group string, want map[string]map[int32]int64) {
+	t.Helper()
+	limit := time.After(patience)
+	for {
+		got := CommittedOffsets(t, opts, group)
+		missing := 0
+		for topic, partitions := range want {
+			for p, offset := range partitions {
+				if got[topic][p] < offset {
+					missing++
+				}
+			}
+		}
+		if missing == 0 {
+			return
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-limit:
+			t.Fatalf("group %s has not reached its offsets within %v:\ngot  %v\nwant %v", group, patience, got, want)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"testing"
@@ -137,5 +138,30 @@ func TestCommittedOffsets(t *testing.T) {
 	}
 	if got := CommittedOffsets(t, f.Opts(), "g"); got["out"][0] != 42 {
 		t.Fatalf("offsets are %v", got)
+	}
+}
+
+func TestWaitCommittedSeesRecordsAsTheyCome(t *testing.T) {
+	f, p := begun(t)
+	end := make(chan error, 1)
+	go func() { end <- p.EndTransaction(context.Background(), kgo.TryCommit) }()
+	if got := values(WaitCommitted(t, f.Opts(), "out", AtLeast(1))); got != "[first]" {
+		t.Fatalf("got %s", got)
+	}
+	if err := <-end; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWaitOffsets(t *testing.T) {
+	f, p := begun(t)
+	if err := commitOffset(t.Context(), f, p, connect(t, f), "task-0", "g", "out", 42); err != nil {
+		t.Fatal(err)
+	}
+	end := make(chan error, 1)
+	go func() { end <- p.EndTransaction(context.Background(), kgo.TryCommit) }()
+	WaitOffsets(t, f.Opts(), "g", map[string]map[int32]int64{"out": {0: 42}})
+	if err := <-end; err != nil {
+		t.Fatal(err)
 	}
 }
