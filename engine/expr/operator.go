@@ -1,0 +1,608 @@
+package expr
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+)
+
+func (c *compiler) unary(n *ast.UnaryNode, pos int) node {
+	switch n.Operator {
+	case "not", "!":
+		operand := c.condition(n.Node)
+		cond := operand.cond
+		r := node{pos: pos, types: tBool, cond: func(env *Env) bool { return !cond(env) }}
+		r.eval = func(env *Env) Value { return boolValue(!cond(env)) }
+		return c.pure(r, operand)
+	}
+	operand := c.node(n.Node)
+	if c.err != nil {
+		return operand
+	}
+	if operand.types&(tNumber|tNil) == 0 {
+		return c.errorAt(operand.pos, CodeType, fmt.Sprintf("%s takes a number, and this is %s", n.Operator, operand.types), "")
+	}
+	c.meets(operand)
+	eval, minus, sign := operand.eval, n.Operator == "-", n.Operator
+	return c.pure(node{pos: pos, types: operand.types & (tNumber | tNil), eval: func(env *Env) Value {
+		v := env.resolve(eval(env))
+		switch {
+		case v.kind == kNil:
+			return Value{}
+		case v.kind == kBig:
+			return env.bigNumber(pos)
+		case v.types() != tNumber:
+			return env.fail(pos, CodeOperand, sign+" takes a number, and this is "+v.types().String())
+		case !minus:
+			return v
+		case v.kind == kFloat:
+			return floatValue(-v.float())
+		case v.int() == math.MinInt64:
+			return env.overflow(pos)
+		}
+		return intValue(-v.int())
+	}}, operand)
+}
+
+func (env *Env) bigNumber(pos int) Value {
+	return env.fail(pos, CodeBigNumber, "arithmetic on a number beyond 64 bits")
+}
+
+func (env *Env) overflow(pos int) Value {
+	return env.fail(pos, CodeBigNumber, "the result is beyond 64 bits; float(x) makes a double of a number")
+}
+
+func (c *compiler) binary(n *ast.BinaryNode, pos int) node {
+	switch n.Operator {
+	case "&&", "and", "||", "or":
+		return c.logical(n, pos)
+	}
+	left, right := c.node(n.Left), c.node(n.Right)
+	if c.err != nil {
+		return left
+	}
+	at := n.Location().From // the operator
+	switch op := n.Operator; op {
+	case "??":
+		return c.coalesce(left, right, pos)
+	case "==", "!=":
+		return c.equality(op, left, right, at, pos)
+	case "<", ">", "<=", ">=":
+		return c.ordering(op, left, right, at, pos)
+	case "+", "-", "*", "/", "%", "**", "^":
+		return c.arithmetic(op, left, right, at, pos)
+	case "..":
+		return c.span(left, right, at, pos)
+	case "in":
+		return c.in(left, right, at, pos)
+	case "contains", "startsWith", "endsWith", "matches":
+		return c.textTest(op, left, right, at, pos)
+	}
+	return c.errorAt(at, CodeSyntax, fmt.Sprintf("there is no operator %s", n.Operator), operatorHint(n.Operator))
+}
+
+func operatorHint(op string) string {
+	switch op {
+	case "=":
+		return "equality is =="
+	case "&", "|":
+		return "write && and ||, or and and or; bits have bitand and bitor"
+	}
+	return ""
+}
+
+func (c *compiler) logical(n *ast.BinaryNode, pos int) node {
+	left, right := c.condition(n.Left), c.condition(n.Right)
+	a, b := left.cond, right.cond
+	r := node{pos: pos, types: tBool}
+	if n.Operator == "&&" || n.Operator == "and" {
+		r.cond = func(env *Env) bool { return a(env) && b(env) }
+	} else {
+		r.cond = func(env *Env) bool { return a(env) || b(env) }
+	}
+	cond := r.cond
+	r.eval = func(env *Env) Value { return boolValue(cond(env)) }
+	return c.pure(r, left, right)
+}
+
+func (c *compiler) coalesce(left, right node, pos int) node {
+	a, b := left.eval, right.eval
+	return c.pure(node{pos: pos, types: left.types&^tNil | right.types, eval: func(env *Env) Value {
+		if v := a(env); v.kind != kNil {
+			return v
+		}
+		return b(env)
+	}}, left, right)
+}
+
+// comparable answers whether values of the two sets of types can ever be of one type out of most; nil goes with all.
+func comparable(a, b, most types) bool { return a&b&most != 0 || (a|b)&tNil != 0 }
+
+func (c *compiler) equality(op string, left, right node, at, pos int) node {
+	if !comparable(left.types, right.types, tAny) {
+		return c.errorAt(at, CodeType, fmt.Sprintf("%s and %s are never equal", left.types, right.types), "")
+	}
+	want := op == "=="
+	r := node{pos: pos, types: tBool}
+	a, b := left.eval, right.eval
+	r.cond = func(env *Env) bool { return env.equal(a(env), b(env)) == want }
+	if test := pathEquals(left, right); test != nil {
+		r.cond = func(env *Env) bool { return test(env) == want }
+	} else if test := pathEquals(right, left); test != nil {
+		r.cond = func(env *Env) bool { return test(env) == want }
+	}
+	cond := r.cond
+	r.eval = func(env *Env) Value { return boolValue(cond(env)) }
+	return c.pure(r, left, right)
+}
+
+// pathEquals is the quick way for a member of the record against a constant text or nil.
+func pathEquals(left, right node) func(*Env) bool {
+	if len(left.path) == 0 || !right.constant {
+		return nil
+	}
+	path := left.path
+	switch right.value.kind {
+	case kNil:
+		return func(env *Env) bool {
+			span := env.rawPath(path)
+			return span == "" || span[0] == 'n'
+		}
+	case kText:
+		want := right.value.str
+		return func(env *Env) bool {
+			span := env.rawPath(path)
+			if span == "" || span[0] != '"' {
+				return false
+			}
+			if len(span) == len(want)+2 && span[1:len(span)-1] == want && strings.IndexByte(want, '\\') < 0 {
+				return true
+			}
+			// Only an escape sequence can make other bytes the same text.
+			if len(span) < len(want)+2 || strings.IndexByte(span, '\\') < 0 {
+				return false
+			}
+			text, _ := rawjson.Text(bytesOf(span))
+			return text == want
+		}
+	}
+	return nil
+}
+
+func (c *compiler) ordering(op string, left, right node, at, pos int) node {
+	if !comparable(left.types, right.types, tNumber|tText) {
+		return c.errorAt(at, CodeType, fmt.Sprintf("%s orders numbers or texts, and here are %s and %s", op, left.types, right.types), "")
+	}
+	c.meets(left, right)
+	holds := holdsFor(op)
+	r := node{pos: pos, types: tBool}
+	a, b := left.eval, right.eval
+	switch {
+	case len(left.path) > 0 && right.constant && right.value.types() == tNumber && right.value.kind != kBig:
+		r.cond = pathOrder(left.path, right.value, op)
+	case len(right.path) > 0 && left.constant && left.value.types() == tNumber && left.value.kind != kBig:
+		r.cond = pathOrder(right.path, left.value, mirrored[op])
+	default:
+		r.cond = func(env *Env) bool {
+			c, ok := env.compare(a(env), b(env))
+			return ok && holds(c)
+		}
+	}
+	cond := r.cond
+	r.eval = func(env *Env) Value { return boolValue(cond(env)) }
+	return c.pure(r, left, right)
+}
+
+var mirrored = map[string]string{"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+func holdsFor(op string) func(int) bool {
+	switch op {
+	case "<":
+		return func(c int) bool { return c < 0 }
+	case ">":
+		return func(c int) bool { return c > 0 }
+	case "<=":
+		return func(c int) bool { return c <= 0 }
+	default:
+		return func(c int) bool { return c >= 0 }
+	}
+}
+
+// pathOrder is the quick way for a member of the record against a constant number. Short numbers are doubles without loss,
+// so that they are compared as such; long ones take the exact way.
+func pathOrder(path []string, limit Value, op string) func(*Env) bool {
+	const exact = 15 // digits that a double holds
+	double := limit.double()
+	short := limit.kind == kFloat || double > -1e15 && double < 1e15
+	holds := holdsFor(op)
+	return func(env *Env) bool {
+		span := env.rawPath(path)
+		if span == "" || span[0] != '-' && span[0]-'0' > 9 {
+			return false
+		}
+		if !short || len(span) > exact {
+			c, ok := compareNumbers(parseNumber(span), limit)
+			return ok && holds(c)
+		}
+		f := quickFloat(span)
+		switch op {
+		case "<":
+			return f < double
+		case ">":
+			return f > double
+		case "<=":
+			return f <= double
+		default:
+			return f >= double
+		}
+	}
+}
+
+var tens = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
+
+// quickFloat is a JSON number of at most 15 characters as the nearest double. Without an exponent its digits and the power of
+// ten of its fraction are both exact doubles, so that one division rounds right (W. Clinger, How to read floating point
+// numbers accurately, 1990).
+func quickFloat(s string) float64 {
+	i, point := 0, -1
+	if s[0] == '-' {
+		i = 1
+	}
+	var digits int64
+	for ; i < len(s); i++ {
+		d := s[i] - '0'
+		if d <= 9 {
+			digits = digits*10 + int64(d)
+			continue
+		}
+		if s[i] != '.' {
+			return rawjson.Float(bytesOf(s))
+		}
+		point = i
+	}
+	f := float64(digits)
+	if point >= 0 {
+		f /= tens[len(s)-point-1]
+	}
+	if s[0] == '-' {
+		return -f
+	}
+	return f
+}
+
+// arithmetic compiles + - * / % ** ^. + also joins texts.
+func (c *compiler) arithmetic(op string, left, right node, at, pos int) node {
+	takes := tNumber
+	if op == "+" {
+		takes |= tText
+	}
+	if !comparable(left.types, right.types, takes) || left.types&(takes|tNil) == 0 || right.types&(takes|tNil) == 0 {
+		hint := ""
+		if op == "+" && (left.types|right.types)&tText != 0 {
+			hint = "string(x) makes a text"
+		}
+		what := "numbers"
+		if op == "+" {
+			what = "two numbers or two texts"
+		}
+		return c.errorAt(at, CodeType, fmt.Sprintf("%s takes %s, and here are %s and %s", op, what, left.types, right.types), hint)
+	}
+	c.meets(left, right)
+	a, b := left.eval, right.eval
+	combine := arithmetics[op]
+	return c.pure(node{pos: pos, types: left.types&right.types&takes | (left.types|right.types)&tNil, eval: func(env *Env) Value {
+		x, y := a(env), b(env)
+		if x.kind == kNil || y.kind == kNil {
+			return Value{}
+		}
+		x, y = env.resolve(x), env.resolve(y)
+		t := x.types()
+		if t != y.types() || t&takes == 0 {
+			return env.fail(at, CodeOperand, fmt.Sprintf("%s cannot take %s and %s", op, t, y.types()))
+		}
+		if t == tText {
+			if !env.spend(len(x.str) + len(y.str)) {
+				return Value{}
+			}
+			return textValue(x.str + y.str)
+		}
+		if x.kind == kBig || y.kind == kBig {
+			return env.bigNumber(at)
+		}
+		return combine(env, x, y, at)
+	}}, left, right)
+}
+
+var arithmetics = map[string]func(env *Env, x, y Value, at int) Value{
+	"+": func(env *Env, x, y Value, at int) Value {
+		if x.kind == kInt && y.kind == kInt {
+			a, b := x.int(), y.int()
+			sum := a + b
+			if (sum > a) != (b > 0) && b != 0 {
+				return env.overflow(at)
+			}
+			return intValue(sum)
+		}
+		return floatValue(x.double() + y.double())
+	},
+	"-": func(env *Env, x, y Value, at int) Value {
+		if x.kind == kInt && y.kind == kInt {
+			a, b := x.int(), y.int()
+			difference := a - b
+			if (difference < a) != (b > 0) && b != 0 {
+				return env.overflow(at)
+			}
+			return intValue(difference)
+		}
+		return floatValue(x.double() - y.double())
+	},
+	"*": func(env *Env, x, y Value, at int) Value {
+		if x.kind == kInt && y.kind == kInt {
+			a, b := x.int(), y.int()
+			if a == 0 || b == 0 {
+				return intValue(0)
+			}
+			product := a * b
+			if product/b != a || a == -1 && b == math.MinInt64 || b == -1 && a == math.MinInt64 {
+				return env.overflow(at)
+			}
+			return intValue(product)
+		}
+		return floatValue(x.double() * y.double())
+	},
+	"/": func(_ *Env, x, y Value, _ int) Value { return floatValue(x.double() / y.double()) },
+	"%": func(env *Env, x, y Value, at int) Value {
+		a, ok := x.whole()
+		b, ok2 := y.whole()
+		switch {
+		case !ok || !ok2:
+			return env.fail(at, CodeOperand, "% takes whole numbers")
+		case b == 0:
+			return env.fail(at, CodeValue, "% by zero")
+		case b == -1:
+			return intValue(0)
+		}
+		return intValue(a % b)
+	},
+	"**": power,
+	"^":  power,
+}
+
+func power(_ *Env, x, y Value, _ int) Value { return floatValue(math.Pow(x.double(), y.double())) }
+
+// span compiles a..b, the whole numbers from a to b.
+func (c *compiler) span(left, right node, at, pos int) node {
+	if left.types&(tNumber|tNil) == 0 || right.types&(tNumber|tNil) == 0 {
+		return c.errorAt(at, CodeType, fmt.Sprintf(".. takes whole numbers, and here are %s and %s", left.types, right.types), "")
+	}
+	a, b := left.eval, right.eval
+	return c.pure(node{pos: pos, types: tList, eval: func(env *Env) Value {
+		x, y := resolve(a(env)), resolve(b(env))
+		if x.kind == kNil || y.kind == kNil {
+			return listValue(nil)
+		}
+		from, ok := x.whole()
+		to, ok2 := y.whole()
+		if !ok || !ok2 {
+			return env.fail(at, CodeOperand, ".. takes whole numbers")
+		}
+		if from > to {
+			return listValue(nil)
+		}
+		n := uint64(to) - uint64(from)
+		if n >= budget/costVisit || !env.spend(costVisit*int(n+1)) {
+			env.spend(budget)
+			return Value{}
+		}
+		items := make([]Value, n+1)
+		for i := range items {
+			items[i] = intValue(from + int64(i))
+		}
+		return listValue(items)
+	}}, left, right)
+}
+
+// in compiles membership: an element of a list, a name of a map.
+func (c *compiler) in(left, right node, at, pos int) node {
+	if right.types&(tList|tMap|tNil) == 0 {
+		hint := ""
+		if right.types&tText != 0 {
+			hint = "a text is looked for with contains"
+		}
+		return c.errorAt(at, CodeType, fmt.Sprintf("in looks into a list or a map, and this is %s", right.types), hint)
+	}
+	a, b := left.eval, right.eval
+	test := func(env *Env) bool {
+		x, within := env.resolve(a(env)), b(env)
+		switch {
+		case within.isList():
+			for it := elementsOf(within); it.next(); {
+				if !env.spend(costVisit) {
+					return false
+				}
+				if env.equal(x, it.value) {
+					return true
+				}
+			}
+		case within.isMap() && x.kind == kText:
+			for it := membersOf(within); it.next(); {
+				if !env.spend(costVisit) {
+					return false
+				}
+				if it.name() == x.str {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	if right.constant && right.value.isList() {
+		if set, ok := textSet(right.value); ok {
+			test = func(env *Env) bool {
+				x := env.resolve(a(env))
+				return x.kind == kText && set[x.str]
+			}
+		}
+	}
+	return c.pure(node{pos: pos, types: tBool, cond: test, eval: func(env *Env) Value { return boolValue(test(env)) }}, left, right)
+}
+
+// textSet is a constant list of texts alone as a set.
+func textSet(v Value) (map[string]bool, bool) {
+	set := make(map[string]bool)
+	for it := elementsOf(v); it.next(); {
+		item := resolve(it.value)
+		if item.kind != kText {
+			return nil, false
+		}
+		set[item.str] = true
+	}
+	return set, true
+}
+
+// textTest compiles contains, startsWith, endsWith and matches.
+func (c *compiler) textTest(op string, left, right node, at, pos int) node {
+	for _, operand := range []node{left, right} {
+		if operand.types&(tText|tNil) == 0 {
+			hint := ""
+			if op == "contains" && operand.types&tList != 0 {
+				hint = "an element is looked for with in"
+			}
+			return c.errorAt(at, CodeType, fmt.Sprintf("%s takes two texts, and here are %s and %s", op, left.types, right.types), hint)
+		}
+	}
+	a, b := left.eval, right.eval
+	var holds func(env *Env, text, part string) bool
+	switch op {
+	case "contains":
+		holds = func(_ *Env, text, part string) bool { return strings.Contains(text, part) }
+	case "startsWith":
+		holds = func(_ *Env, text, part string) bool { return strings.HasPrefix(text, part) }
+	case "endsWith":
+		holds = func(_ *Env, text, part string) bool { return strings.HasSuffix(text, part) }
+	default:
+		holds = func(env *Env, text, part string) bool {
+			re := env.pattern(part)
+			if re == nil {
+				env.fail(at, CodeValue, "the pattern of matches is no regular expression (RE2)")
+				return false
+			}
+			return re.MatchString(text)
+		}
+		if right.constant && right.value.kind == kText {
+			re, err := regexp.Compile(right.value.str)
+			if err != nil {
+				return c.errorAt(right.pos, CodeRegexp, strings.TrimPrefix(err.Error(), "error parsing regexp: "), "the syntax is RE2's: no look-around, no back-references")
+			}
+			holds = func(_ *Env, text, _ string) bool { return re.MatchString(text) }
+		}
+	}
+	cond := func(env *Env) bool {
+		x, y := env.resolve(a(env)), env.resolve(b(env))
+		if x.kind != kText || y.kind != kText {
+			return false
+		}
+		env.left -= len(x.str)
+		return holds(env, x.str, y.str)
+	}
+	return c.pure(node{pos: pos, types: tBool, cond: cond, eval: func(env *Env) Value { return boolValue(cond(env)) }}, left, right)
+}
+
+// slice compiles x[from:to] of a list, or of a text by characters.
+func (c *compiler) slice(n *ast.SliceNode, pos int) node {
+	base := c.node(n.Node)
+	parts := []node{base}
+	var from, to func(*Env) Value
+	for i, bound := range []ast.Node{n.From, n.To} {
+		if bound == nil {
+			continue
+		}
+		b := c.node(bound)
+		if c.err != nil {
+			return b
+		}
+		if b.types&(tNumber|tNil) == 0 {
+			return c.errorAt(b.pos, CodeType, fmt.Sprintf("a slice is bounded by whole numbers, and this is %s", b.types), "")
+		}
+		parts = append(parts, b)
+		if i == 0 {
+			from = b.eval
+		} else {
+			to = b.eval
+		}
+	}
+	if c.err != nil {
+		return base
+	}
+	if base.types&(tList|tText|tNil) == 0 {
+		return c.errorAt(pos, CodeType, fmt.Sprintf("a slice is taken of a list or a text, and this is %s", base.types), "")
+	}
+	eval := base.eval
+	return c.pure(node{pos: pos, types: base.types&(tList|tText) | tNil, eval: func(env *Env) Value {
+		v := env.resolve(eval(env))
+		var items []Value
+		var runes []rune
+		size := 0
+		switch {
+		case v.kind == kText:
+			runes = []rune(v.str)
+			size = len(runes)
+		case v.isList():
+			items = env.items(v)
+			size = len(items)
+		default:
+			return Value{}
+		}
+		if !env.spend(len(v.str) + costVisit) {
+			return Value{}
+		}
+		low, high := 0, size
+		for i, bound := range []func(*Env) Value{from, to} {
+			if bound == nil {
+				continue
+			}
+			b := resolve(bound(env))
+			if b.kind == kNil {
+				return Value{}
+			}
+			at, ok := b.whole()
+			if !ok {
+				return env.fail(pos, CodeOperand, "a slice is bounded by whole numbers")
+			}
+			if at < 0 {
+				at += int64(size)
+			}
+			at = min(max(at, 0), int64(size))
+			if i == 0 {
+				low = int(at)
+			} else {
+				high = int(at)
+			}
+		}
+		low = min(low, high)
+		if v.kind == kText {
+			return textValue(string(runes[low:high]))
+		}
+		return env.list(items[low:high:high], pos)
+	}}, parts...)
+}
+
+// items is a list as a slice that must not be changed.
+func (env *Env) items(v Value) []Value {
+	if v.kind == kList {
+		return v.box.items
+	}
+	var items []Value
+	for it := elementsOf(v); it.next(); {
+		if !env.spend(costVisit) {
+			return nil
+		}
+		items = append(items, it.value)
+	}
+	return items
+}

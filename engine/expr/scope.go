@@ -1,0 +1,36 @@
+package expr
+
+// Scope is the set of names that an expression may use.
+type Scope struct {
+	names []string
+	vars  map[string]VarKind
+}
+
+// The scopes of a pipeline. Each may be narrowed by Scope.WithVars.
+var (
+	// Plain: vars and now.
+	Plain = Scope{names: []string{"vars", "now"}}
+	// Record is the scope of a transformer's expressions.
+	Record = Scope{names: []string{"key", "value", "headers", "timestamp", "topic", "partition", "offset", "vars", "now"}}
+	// Config is the scope of an extractor's expressions.
+	Config = Scope{names: []string{"config", "state", "vars", "now"}}
+)
+
+// VarKind is what is known of a declared var.
+type VarKind uint8
+
+// The kinds of vars.
+const (
+	VarValue VarKind = iota // written in the file with its type
+	VarText                 // a text that came from the environment without a type (`${N}` without `|number`)
+)
+
+// WithVars is the scope with the declared vars, so that a misspelt `vars.x` is an error of Compile, and so that
+// Expr.TextVars can tell where a text of the environment meets an ordering or arithmetic.
+func (s Scope) WithVars(vars map[string]VarKind) Scope {
+	s.vars = vars
+	return s
+}
+
+// Names are the names in scope.
+func (s Scope) Names() []string { return s.names }

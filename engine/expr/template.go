@@ -1,0 +1,143 @@
+package expr
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Template is a compiled text with holes: `prefix {{ expr }} suffix`.
+type Template struct {
+	text  string
+	parts []templatePart
+}
+
+// templatePart is literal text, or a hole when expr is set.
+type templatePart struct {
+	literal string
+	expr    *Expr
+	offset  int // of the hole's expression in the template, in characters
+}
+
+// CompileTemplate compiles text. A hole begins at {{ and ends at the first }} outside of its own quotes, comments and
+// brackets. The error is an *Error whose place is in the whole text.
+func CompileTemplate(text string, scope Scope) (*Template, error) {
+	t := &Template{text: text}
+	rest, at := text, 0 // at is the offset of rest, in characters
+	for {
+		open := strings.Index(rest, "{{")
+		if open < 0 {
+			break
+		}
+		if open > 0 {
+			t.parts = append(t.parts, templatePart{literal: rest[:open]})
+		}
+		at += utf8.RuneCountInString(rest[:open]) + 2
+		body := rest[open+2:]
+		end := holeEnd(body)
+		if end < 0 {
+			line, column := place(text, at-2)
+			return nil, &Error{line, column, CodeTemplate, "{{ is not closed", "end the expression with }}"}
+		}
+		e, err := Compile(body[:end], scope, Any)
+		if err != nil {
+			inner := err.(*Error)
+			inner.Line, inner.Column = shift(text, at, inner.Line, inner.Column)
+			return nil, inner
+		}
+		t.parts = append(t.parts, templatePart{expr: e, offset: at})
+		at += utf8.RuneCountInString(body[:end]) + 2
+		rest = body[end+2:]
+	}
+	if rest != "" {
+		t.parts = append(t.parts, templatePart{literal: rest})
+	}
+	return t, nil
+}
+
+// shift turns a place in a hole, which begins at offset, into one in the whole text.
+func shift(text string, offset, line, column int) (int, int) {
+	startLine, startColumn := place(text, offset)
+	if line == 1 {
+		return startLine, startColumn + column - 1
+	}
+	return startLine + line - 1, column
+}
+
+// holeEnd is the index of the }} that ends a hole, or -1.
+func holeEnd(s string) int {
+	depth := 0
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; c {
+		case '"', '\'', '`':
+			for i++; i < len(s) && s[i] != c; i++ {
+				if s[i] == '\\' && c != '`' {
+					i++
+				}
+			}
+		case '/':
+			if strings.HasPrefix(s[i:], "/*") {
+				n := strings.Index(s[i+2:], "*/")
+				if n < 0 {
+					return -1
+				}
+				i += n + 3
+			}
+		case '{', '[', '(':
+			depth++
+		case ')', ']':
+			depth--
+		case '}':
+			if depth <= 0 && i+1 < len(s) && s[i+1] == '}' {
+				return i
+			}
+			depth--
+		}
+	}
+	return -1
+}
+
+// Static is the text of a template without holes.
+func (t *Template) Static() (string, bool) {
+	switch {
+	case len(t.parts) == 0:
+		return "", true
+	case len(t.parts) == 1 && t.parts[0].expr == nil:
+		return t.parts[0].literal, true
+	}
+	return "", false
+}
+
+// Append appends the text with its holes filled: texts as they are, anything else as canonical JSON. A nil hole is an error.
+// On an error, a *Failure, dst is returned as it was.
+func (t *Template) Append(dst []byte, env *Env) ([]byte, error) {
+	return t.AppendEscaped(dst, env, nil)
+}
+
+// AppendEscaped is Append with every filled hole passed through escape, which appends its second argument to its first.
+func (t *Template) AppendEscaped(dst []byte, env *Env, escape func(dst, hole []byte) []byte) ([]byte, error) {
+	out := dst
+	var hole []byte
+	for i := range t.parts {
+		p := &t.parts[i]
+		if p.expr == nil {
+			out = append(out, p.literal...)
+			continue
+		}
+		var isNil bool
+		var err error
+		if escape == nil {
+			out, isNil, err = p.expr.AppendText(out, env)
+		} else if hole, isNil, err = p.expr.AppendText(hole[:0], env); err == nil {
+			out = escape(out, hole)
+		}
+		if err == nil && isNil {
+			err = &Failure{Text: p.expr.text, Line: 1, Column: 1, Code: CodeNilHole, Message: "nil in a template; say what stands there instead with ??"}
+		}
+		if err != nil {
+			f := err.(*Failure)
+			f.Line, f.Column = shift(t.text, p.offset, f.Line, f.Column)
+			return dst, f
+		}
+	}
+	return out, nil
+}
