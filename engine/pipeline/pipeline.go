@@ -3,6 +3,7 @@ package pipeline
 import (
 	"time"
 
+	"github.com/flechtwerk/flechtwerk/engine/expr"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
@@ -93,6 +94,8 @@ type Extractor struct {
 	OnError Policy
 	// Place is where the stage's name stands.
 	Place Place
+
+	item *Item[ExtractorSpec]
 }
 
 // Transformer is a stage that reads topics. It has either a Transform or a Message.
@@ -107,12 +110,31 @@ type Transformer struct {
 	// the functions name `state` or `State`.
 	HasState bool
 	// Initial is the state of a key that has none yet, a JSON object; nil without HasState.
-	Initial   []byte
+	Initial []byte
+	// Filter tells which records the stage is for; nil is all of them.
+	Filter *expr.Expr
+	// StateKey names the state of a record; nil is the record's key.
+	StateKey  *expr.Expr
 	Transform Body
+	Message   *expr.Message
 	OnInvalid Policy
 	OnError   Policy
 	// Timeout counts from a resume of the body to its next yield of State or its end.
 	Timeout time.Duration
 	// Place is where the stage's name stands.
 	Place Place
+
+	item  *Item[TransformerSpec]
+	texts []*leafText // of all its expressions
+}
+
+// At is where an expression of the stage failed, in the pipeline file. It answers false for an expression of another stage.
+func (t *Transformer) At(f *expr.Failure) (Place, bool) {
+	for _, l := range t.texts {
+		if l.text.Text == f.Text {
+			line, column := l.text.Position(f.Line, f.Column)
+			return Place{l.text.File, line, column}, true
+		}
+	}
+	return Place{}, false
 }

@@ -1,22 +1,89 @@
 package pipeline
 
+import "fmt"
+
 // Facts are what a compiled body tells about itself.
 type Facts struct {
-	// NamesMessage says that the body or the functions of its pipeline name `Message`.
-	NamesMessage bool
+	// YieldsMessage says that the body or the functions of its pipeline name `Message`.
+	YieldsMessage bool
 	// NamesState says that the body or the functions of its pipeline name `state` or `State`.
 	NamesState bool
 }
 
-// Stage names one stage of a Set that has a body.
+// Stage is one stage of a Set that has a body: either an Extractor or a Transformer.
 type Stage struct {
 	Pipeline    *Pipeline
-	Extractor   *Extractor   // or nil
-	Transformer *Transformer // or nil
+	Extractor   *Extractor
+	Transformer *Transformer
+}
+
+// Body is the stage's script.
+func (s Stage) Body() *Body {
+	if s.Extractor != nil {
+		return &s.Extractor.Poll
+	}
+	return &s.Transformer.Transform
+}
+
+// Scripted lists the stages that have a body, in the order of the files.
+func (s *Set) Scripted() []Stage {
+	var stages []Stage
+	for _, p := range s.Pipelines {
+		for _, e := range p.Extractors {
+			if e.Poll.Present() {
+				stages = append(stages, Stage{Pipeline: p, Extractor: e})
+			}
+		}
+		for _, t := range p.Transformers {
+			if t.Transform.Present() {
+				stages = append(stages, Stage{Pipeline: p, Transformer: t})
+			}
+		}
+	}
+	return stages
 }
 
 // CheckScripts finds what is wrong between a stage and what its body does. facts is asked once for each stage with a body;
-// it answers false for one that did not compile, which is then passed over.
+// it answers false for one that did not compile, which is then passed over. The Problems are sorted.
 func (s *Set) CheckScripts(facts func(Stage) (Facts, bool)) Problems {
-	return nil
+	var problems Problems
+	for _, stage := range s.Scripted() {
+		if f, ok := facts(stage); ok {
+			problems = append(problems, stage.check(f)...)
+		}
+	}
+	problems.Sort()
+	return problems
+}
+
+func (s Stage) check(f Facts) Problems {
+	var problems Problems
+	report := func(file string, line, column int, code, message, hint string) {
+		problems = append(problems, Problem{file, line, column, severityOf(code), code, message, hint})
+	}
+	var (
+		what  string
+		place Place
+		stage *node
+	)
+	if e := s.Extractor; e != nil {
+		what, place, stage = "extractors."+e.Name, e.Place, e.item.value
+	} else {
+		what, place, stage = "transformers."+s.Transformer.Name, s.Transformer.Place, s.Transformer.item.value
+	}
+	outputs := stage.key("output_topics")
+	switch {
+	case f.YieldsMessage && outputs == nil:
+		report(place.File, place.Line, place.Column, "stage.no_output", fmt.Sprintf("%s has no `output_topics:`, and its script yields Messages", what), "name the topics that it writes to")
+	case !f.YieldsMessage && outputs != nil:
+		report(place.File, outputs.line, outputs.column, "stage.idle_output", fmt.Sprintf("%s has `output_topics:`, but its script never yields a Message", what), "write `yield Message({…})`, or remove the key")
+	}
+	if !f.NamesState {
+		for _, name := range []string{"state", "state_key"} {
+			if key := stage.key(name); key != nil {
+				report(place.File, key.line, key.column, "state.unused", fmt.Sprintf("%s has `%s:`, but its script never names `state`", what, name), "remove the key")
+			}
+		}
+	}
+	return problems
 }

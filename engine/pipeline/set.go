@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -26,4 +28,97 @@ func (s *Set) Line(file string, line int) (string, bool) {
 
 func (s *Set) remember(file, text string) {
 	s.lines[file] = strings.Split(text, "\n")
+}
+
+// across checks what only all files together show.
+func (l *loader) across() {
+	names := map[string]*draft{}
+	stages := map[string]Place{}
+	for _, d := range l.drafts {
+		name := &d.spec.Pipeline
+		if name.given() && !name.missing {
+			if first := names[name.Value]; first != nil {
+				d.report(name.node, "pipeline.duplicate", fmt.Sprintf("the pipeline of %s has the same name", first.src.file), "name one of them otherwise; the names of stages in Kafka begin with it")
+				continue
+			}
+			names[name.Value] = d
+		}
+		for _, e := range d.pipe.Extractors {
+			d.oneApplication(stages, e.ApplicationID, &e.item.Value.ApplicationID, e.Place)
+		}
+		for _, t := range d.pipe.Transformers {
+			d.oneApplication(stages, t.ApplicationID, &t.item.Value.ApplicationID, t.Place)
+		}
+	}
+	l.collisions()
+}
+
+// oneApplication reports two stages that would share a consumer group and a changelog.
+func (d *draft) oneApplication(stages map[string]Place, id string, given *Text, place Place) {
+	if given.missing || d.spec.Pipeline.missing {
+		return
+	}
+	if given.given() {
+		place.Line, place.Column = given.node.line, given.node.column
+	}
+	if first, ok := stages[id]; ok {
+		d.problem(place.File, place.Line, place.Column, "application_id.duplicate",
+			fmt.Sprintf("the stage at %s:%d has the same application id, %s", first.File, first.Line, d.shown(id, given)), "two stages with one application id would share offsets and state")
+		return
+	}
+	stages[id] = place
+}
+
+// shown is an application id as a problem may show it.
+func (d *draft) shown(id string, given *Text) string {
+	if given.given() {
+		return given.node.text
+	}
+	if d.spec.Pipeline.given() && strings.Contains(d.spec.Pipeline.node.text, "${") {
+		return d.spec.Pipeline.node.text + strings.TrimPrefix(id, d.spec.Pipeline.Value)
+	}
+	return id
+}
+
+// collisions reports topics that Kafka cannot have both, because it takes `.` and `_` for the same in the names of metrics.
+func (l *loader) collisions() {
+	seen := map[string]*Topic{}
+	for _, t := range l.set.Topics {
+		plain := strings.ReplaceAll(t.Name, ".", "_")
+		if first := seen[plain]; first != nil {
+			l.problem(t.Place.File, t.Place.Line, t.Place.Column, "topic.collision",
+				fmt.Sprintf("Kafka cannot have this topic beside the one of %s:%d: their names differ only in `.` and `_`", first.Place.File, first.Place.Line), "spell them alike, or rename one")
+			continue
+		}
+		seen[plain] = t
+	}
+}
+
+// near warns about a topic that is not declared while one with nearly the same name is declared and used by no stage.
+func (d *draft) near() {
+	var idle []string
+	used := map[string]bool{}
+	for _, e := range d.pipe.Extractors {
+		for _, t := range e.OutputTopics {
+			used[t.Name] = true
+		}
+	}
+	for _, tr := range d.pipe.Transformers {
+		for _, t := range slices.Concat(tr.InputTopics, tr.OutputTopics) {
+			used[t.Name] = true
+		}
+	}
+	for i := range d.spec.Topics.Items {
+		if name := d.spec.Topics.Items[i].Name; !used[name] {
+			idle = append(idle, name)
+		}
+	}
+	for _, t := range d.pipe.Topics {
+		if t.Declared || t.Place.File != d.src.file || strings.Contains(t.Name, "${") {
+			continue
+		}
+		if other := nearest(t.Name, idle); other != "" && distance(t.Name, other, 3) < 3 {
+			d.problem(t.Place.File, t.Place.Line, t.Place.Column, "topic.undeclared", "the topic is not declared, and the declared one with nearly the same name is not used", fmt.Sprintf("did you mean %q?", other))
+		}
+	}
 }

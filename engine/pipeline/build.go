@@ -1,0 +1,409 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/flechtwerk/flechtwerk/engine/expr"
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+)
+
+// build makes the Pipeline of a file and checks its stages.
+func (d *draft) build() {
+	spec := &d.spec
+	d.pipe = &Pipeline{Name: spec.Pipeline.Value, Description: spec.Description.Value, File: d.src.file, Vars: spec.Vars.JSON}
+	d.set.Pipelines = append(d.set.Pipelines, d.pipe)
+	if name := &spec.Pipeline; name.given() && !name.missing {
+		d.checkName(name.node, name.Value, "the pipeline name", "name.invalid", maxApplicationName)
+	}
+	if d.pipe.Vars == nil {
+		d.pipe.Vars = []byte("{}")
+	}
+	if spec.Functions.given() {
+		d.pipe.Functions = append(d.pipe.Functions, spec.Functions.Text)
+	}
+	for i := range spec.Topics.Items {
+		if t := d.topics[spec.Topics.Items[i].Name]; t != nil {
+			d.use(t)
+		}
+	}
+	for _, kind := range []string{"extractors", "transformers"} {
+		if n := d.root.find(kind); n != nil && n.kind == mapping && len(n.entries) == 0 {
+			d.report(n, "field.empty", fmt.Sprintf("`%s` has no stage", kind), "describe one, or remove the key")
+		}
+	}
+	if d.root.kind == mapping && d.root.find("topics") == nil && d.root.find("extractors") == nil && d.root.find("transformers") == nil {
+		d.report(d.root, "stage.none", "the pipeline has no stage", "describe one under `extractors:` or `transformers:`")
+	}
+	for i := range spec.Extractors.Items {
+		if item := &spec.Extractors.Items[i]; !item.broken && d.stageName(item.key) {
+			d.extractor(item)
+		}
+	}
+	for i := range spec.Transformers.Items {
+		if item := &spec.Transformers.Items[i]; !item.broken && d.stageName(item.key) {
+			d.transformer(item)
+		}
+	}
+	d.near()
+}
+
+func (d *draft) stageName(key *node) bool {
+	if strings.Contains(key.text, "${") {
+		return false // reported when the key was read
+	}
+	return d.checkName(key, key.text, "the stage name", "name.invalid", maxApplicationName)
+}
+
+// applicationID is the name of a stage in Kafka.
+func (d *draft) applicationID(given *Text, key *node) string {
+	if given.given() {
+		if !given.missing {
+			d.checkName(given.node, given.Value, "the application id", "name.invalid", maxApplicationName)
+		}
+		return given.Value
+	}
+	id := d.pipe.Name + "-" + key.text
+	if d.pipe.Name != "" && !d.spec.Pipeline.missing && len(id) > maxApplicationName {
+		d.report(key, "name.invalid", fmt.Sprintf("the application id %q is longer than %d characters", id, maxApplicationName), "write a shorter `application_id:`")
+	}
+	return id
+}
+
+// outputs are the topics that a stage may write to.
+func (d *draft) outputs(names *Names) []*Topic {
+	var topics []*Topic
+	for i := range names.Items {
+		t := d.topic(&names.Items[i])
+		switch {
+		case t == nil:
+		case slices.Contains(topics, t):
+			d.report(names.Items[i].node, "topic.duplicate", "the topic is already in this list", "remove it")
+		default:
+			topics = append(topics, t)
+		}
+	}
+	return topics
+}
+
+func (d *draft) extractor(item *Item[ExtractorSpec]) {
+	spec, what := &item.Value, "extractors."+item.Name
+	e := &Extractor{
+		Name: item.Name, ApplicationID: d.applicationID(&spec.ApplicationID, item.key), Every: spec.Every.Value, Tokens: 1,
+		Poll: spec.Poll.Body, OutputTopics: d.outputs(&spec.OutputTopics), Initial: spec.State.JSON, Timeout: PollTimeout,
+		OnError: spec.OnError.Value, Place: Place{d.src.file, item.key.line, item.key.column}, item: item,
+	}
+	d.pipe.Extractors = append(d.pipe.Extractors, e)
+	if spec.Timeout.given() {
+		e.Timeout = spec.Timeout.Value
+	}
+	if spec.Tokens.given() {
+		e.Tokens = spec.Tokens.Value
+	}
+	e.Configs = d.configs(spec, item.value, what)
+	hasSource := slices.ContainsFunc([]string{"poll", "http", "mqtt"}, func(k string) bool { return item.value.find(k) != nil })
+	if !hasSource {
+		d.report(item.key, "stage.no_source", fmt.Sprintf("%s has no `poll:`, so it reads nothing", what), "write the script that reads after `poll: |`")
+	}
+	d.textsInScript(&spec.Poll, map[string][]envText{"vars": d.spec.Vars.texts, "state": spec.State.texts, "config": configTexts(spec)})
+}
+
+func (d *draft) configs(spec *ExtractorSpec, stage *node, what string) []stream.Config {
+	if stage.find("configs") == nil {
+		return []stream.Config{{Key: "default", Value: []byte("{}")}}
+	}
+	if spec.Configs.given() && len(spec.Configs.Items) == 0 {
+		d.report(spec.Configs.node, "field.empty", what+".configs has no config, so that nothing is polled", "write one, or remove the key")
+	}
+	var configs []stream.Config
+	for i := range spec.Configs.Items {
+		if item := &spec.Configs.Items[i]; !item.broken {
+			configs = append(configs, stream.Config{Key: item.Name, Value: item.Value.JSON})
+		}
+	}
+	return configs
+}
+
+func configTexts(spec *ExtractorSpec) []envText {
+	var texts []envText
+	for i := range spec.Configs.Items {
+		texts = append(texts, spec.Configs.Items[i].Value.texts...)
+	}
+	return texts
+}
+
+func (d *draft) transformer(item *Item[TransformerSpec]) {
+	spec, stage, what := &item.Value, item.value, "transformers."+item.Name
+	t := &Transformer{
+		Name: item.Name, ApplicationID: d.applicationID(&spec.ApplicationID, item.key), HasState: spec.State.given(),
+		Initial: spec.State.JSON, Transform: spec.Transform.Body, OnInvalid: spec.OnInvalid.Value, OnError: spec.OnError.Value,
+		Timeout: TransformTimeout, Place: Place{d.src.file, item.key.line, item.key.column}, item: item,
+	}
+	d.pipe.Transformers = append(d.pipe.Transformers, t)
+	if spec.Timeout.given() {
+		t.Timeout = spec.Timeout.Value
+	}
+	d.inputs(t, item)
+	t.OutputTopics = d.outputs(&spec.OutputTopics)
+
+	scope := d.scope()
+	t.Filter = d.compile(t, &spec.Filter, scope, expr.Condition)
+	t.StateKey = d.compile(t, &spec.StateKey, scope, expr.Any)
+	d.message(t, item, scope)
+	d.body(item, what)
+	if t.StateKey != nil {
+		d.splitState(t, spec)
+	}
+	d.textsInScript(&spec.Transform, map[string][]envText{"vars": d.spec.Vars.texts, "state": spec.State.texts})
+	for _, x := range []*Expression{&spec.Filter, &spec.StateKey} {
+		if x.given() {
+			d.textsInText(x.node, x.text.Text, x.text.Position, map[string][]envText{"vars": d.spec.Vars.texts})
+		}
+	}
+	if stage.find("message") != nil && stage.find("transform") == nil {
+		for _, key := range []string{"state", "state_key", "timeout"} {
+			if k := stage.key(key); k != nil {
+				d.report(k, "field.no_effect", fmt.Sprintf("`%s` has no effect in a stage without a script", key), "remove it, or write a `transform:`")
+			}
+		}
+	}
+}
+
+// body checks that a transformer has exactly one way to say what a record becomes.
+func (d *draft) body(item *Item[TransformerSpec], what string) {
+	stage := item.value
+	transform, message := stage.key("transform"), stage.key("message")
+	declarative := slices.ContainsFunc([]string{"aggregate", "sink", "on_timer"}, func(k string) bool { return stage.find(k) != nil })
+	switch {
+	case transform != nil && message != nil:
+		later := transform
+		if message.line > transform.line {
+			later = message
+		}
+		d.report(later, "stage.two_bodies", what+" has a `transform` and a `message`", "write the Message in the script, or leave the script out")
+	case transform == nil && message == nil && !declarative:
+		d.report(item.key, "stage.no_body", what+" has neither `transform:` nor `message:`, so nothing becomes of a record", "write one of them")
+	}
+}
+
+func (d *draft) inputs(t *Transformer, item *Item[TransformerSpec]) {
+	spec, stage, what := &item.Value, item.value, "transformers."+item.Name
+	if stage.find("input_topics") == nil {
+		d.report(item.key, "stage.no_input", what+" has no `input_topics:`, so there is nothing to transform", "name the topics that it reads")
+	}
+	for i := range spec.InputTopics.Topics {
+		name := &spec.InputTopics.Topics[i]
+		topic := d.topic(name)
+		if topic == nil {
+			continue
+		}
+		if slices.Contains(t.InputTopics, topic) {
+			d.report(name.node, "topic.duplicate", "the topic is already an input of this stage", "remove it")
+			continue
+		}
+		input := &stream.Input{Name: topic.Name, Topic: topic.Topic}
+		if len(spec.InputTopics.Names) > 0 {
+			input.Name = spec.InputTopics.Names[i]
+		}
+		t.Inputs, t.InputTopics = append(t.Inputs, input), append(t.InputTopics, topic)
+		d.notConfig(stage.find("config_topics"), topic, what)
+	}
+	d.samePartitions(t, item)
+}
+
+// notConfig reports a topic that is an input and a config topic of one stage (D1).
+func (d *draft) notConfig(configs *node, topic *Topic, what string) {
+	if configs == nil {
+		return
+	}
+	for _, n := range append([]*node{configs}, configs.items...) {
+		if n.kind == scalar && n.text == topic.Name {
+			d.report(n, "topic.input_and_config", fmt.Sprintf("%s has %s as an input and as a config topic", what, topic.Name), "it can be one of them")
+		}
+	}
+}
+
+// samePartitions reports inputs whose declared partition counts differ (D3, as far as the file tells).
+func (d *draft) samePartitions(t *Transformer, item *Item[TransformerSpec]) {
+	var first *Topic
+	for i, topic := range t.InputTopics {
+		switch {
+		case topic.Partitions == 0:
+		case first == nil:
+			first = topic
+		case first.Partitions != topic.Partitions:
+			n := item.value.key("input_topics")
+			if len(item.Value.InputTopics.Topics) == len(t.InputTopics) {
+				n = item.Value.InputTopics.Topics[i].node
+			}
+			d.report(n, "topic.partitions", fmt.Sprintf("%s has %d partitions and %s has %d, and one task reads the same partition of both",
+				first.Name, first.Partitions, topic.Name, topic.Partitions), "give all inputs of a stage the same partition count")
+		}
+	}
+}
+
+// scope is what expressions of a transformer see.
+func (d *draft) scope() expr.Scope {
+	if d.root.find("vars") != nil && !d.spec.Vars.given() {
+		return expr.Record // what is wrong with the vars is reported
+	}
+	kinds := map[string]expr.VarKind{}
+	if d.spec.Vars.given() {
+		for _, e := range d.spec.Vars.node.entries {
+			kinds[e.key.text] = expr.VarValue
+		}
+	}
+	for _, t := range d.spec.Vars.texts {
+		if len(t.path) == 1 && t.numeric {
+			kinds[t.path[0]] = expr.VarText
+		}
+	}
+	return expr.Record.WithVars(kinds)
+}
+
+func (d *draft) compile(t *Transformer, x *Expression, scope expr.Scope, want expr.Want) *expr.Expr {
+	if !x.given() {
+		return nil
+	}
+	text := &leafText{x.node, x.text}
+	t.texts = append(t.texts, text)
+	e, err := expr.Compile(x.text.Text, scope, want)
+	if err != nil {
+		d.expressionError(text, err.(*expr.Error))
+		return nil
+	}
+	return e
+}
+
+// message compiles the `message:` of a transformer and checks where it goes.
+func (d *draft) message(t *Transformer, item *Item[TransformerSpec], scope expr.Scope) {
+	spec, what := item.Value.Message, "transformers."+item.Name
+	stage := item.value.find("message")
+	if spec == nil || stage == nil || stage.kind != mapping {
+		return
+	}
+	tree, broken := d.messageTree(spec, stage)
+	if stage.find("value") == nil {
+		d.report(stage, "field.missing", what+".message has no `value:`", "`value: value` passes the input's on, and `value: null` is a tombstone")
+		broken = true
+	}
+	message, errs := expr.CompileMessage(tree, scope)
+	for i := range errs {
+		d.expressionError(errs[i].Tree.Ref.(*leafText), errs[i].Err)
+	}
+	for _, leaf := range leavesOf(tree) {
+		t.texts = append(t.texts, leaf)
+		d.textsInText(leaf.node, leaf.text.Text, leaf.text.Position, map[string][]envText{"vars": d.spec.Vars.texts})
+	}
+	if message == nil || broken {
+		return
+	}
+	t.Message = message
+	d.destination(t, item, spec)
+}
+
+func (d *draft) messageTree(spec *MessageSpec, stage *node) (tree *expr.Tree, broken bool) {
+	tree = &expr.Tree{Kind: expr.Map, Ref: &leafText{node: stage}}
+	add := func(name string, item *expr.Tree) {
+		tree.Names, tree.Items = append(tree.Names, name), append(tree.Items, item)
+	}
+	if spec.Topic.given() {
+		text := textOf(d.decoder, spec.Topic.node, spec.Topic.Value)
+		add("topic", &expr.Tree{Text: spec.Topic.Value, Ref: &leafText{spec.Topic.node, text}})
+	}
+	for _, part := range []struct {
+		name   string
+		leaves *Leaves
+	}{{"key", &spec.Key}, {"value", &spec.Value}, {"headers", &spec.Headers}} {
+		broken = broken || part.leaves.broken
+		if part.leaves.given() {
+			add(part.name, part.leaves.tree)
+		}
+	}
+	for _, part := range []struct {
+		name string
+		x    *Expression
+	}{{"timestamp", &spec.Timestamp}, {"partition", &spec.Partition}} {
+		if part.x.given() {
+			add(part.name, &expr.Tree{Text: part.x.text.Text, Ref: &leafText{part.x.node, part.x.text}})
+		}
+	}
+	return tree, broken
+}
+
+// leavesOf are the texts of a tree.
+func leavesOf(tree *expr.Tree) []*leafText {
+	if tree.Kind == expr.Leaf {
+		return []*leafText{tree.Ref.(*leafText)}
+	}
+	var leaves []*leafText
+	for _, item := range tree.Items {
+		leaves = append(leaves, leavesOf(item)...)
+	}
+	return leaves
+}
+
+// destination checks the topic of a `message:` against the outputs of its stage. A topic without holes that the stage names
+// nowhere else becomes its output.
+func (d *draft) destination(t *Transformer, item *Item[TransformerSpec], spec *MessageSpec) {
+	what := "transformers." + item.Name
+	named := item.value.find("output_topics") != nil
+	static, isStatic := t.Message.StaticTopic()
+	switch {
+	case !spec.Topic.given():
+		if item.value.find("message").find("topic") != nil {
+			return
+		}
+		if !named {
+			d.noOutput(item.key, what, "its message goes nowhere")
+		} else if len(t.OutputTopics) > 1 {
+			d.report(item.value.key("message"), "message.topic", what+" has several output topics, and its message names none of them", "write `topic: …` in the message")
+		}
+	case isStatic && named:
+		if static != "" && !spec.Topic.missing && len(t.OutputTopics) > 0 && !slices.ContainsFunc(t.OutputTopics, func(o *Topic) bool { return o.Name == static }) {
+			names := make([]string, len(t.OutputTopics))
+			for i, o := range t.OutputTopics {
+				names[i] = o.Name
+			}
+			hint := "did you mean \"" + nearest(static, names) + "\"?"
+			if nearest(static, names) == "" {
+				hint = "add it to `output_topics:`"
+			}
+			d.report(spec.Topic.node, "message.topic", fmt.Sprintf("the topic of the message is not among the `output_topics` of %s", what), hint)
+		}
+	case isStatic:
+		if topic := d.topic(&spec.Topic); topic != nil {
+			t.OutputTopics = append(t.OutputTopics, topic)
+		}
+	case !named:
+		d.noOutput(item.key, what, "the topic of its message is known only when it runs")
+	}
+}
+
+func (d *draft) noOutput(key *node, what, why string) {
+	d.report(key, "stage.no_output", fmt.Sprintf("%s has no `output_topics:`, and %s", what, why), "name the topics that it writes to")
+}
+
+// splitState warns about a state key that is not the record's (T5b): records of one such key may lie in several partitions,
+// and each partition has a state of its own.
+func (d *draft) splitState(t *Transformer, spec *TransformerSpec) {
+	text := strings.TrimSpace(spec.StateKey.text.Text)
+	if text == "key" || text == "partition" {
+		return
+	}
+	several := len(t.InputTopics) == 0
+	for _, topic := range t.InputTopics {
+		several = several || topic.Partitions != 1
+	}
+	if !several {
+		return
+	}
+	if isConstant(text) {
+		d.report(spec.StateKey.node, "state_key.constant", "a constant `state_key` has one state per partition, not one for all records",
+			"read a topic with one partition, or leave `state_key` out (`group_by` is not supported yet)")
+		return
+	}
+	d.report(spec.StateKey.node, "state_key.split", "records with the same `state_key` may lie in different partitions, and each partition has a state of its own",
+		"let the input's records have this key (`group_by` is not supported yet)")
+}

@@ -1,0 +1,184 @@
+package pipeline
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write what the tests see into their files")
+
+// corpusEnv is the environment in which the corpus is read.
+var corpusEnv = map[string]string{
+	"PARTITIONS": "8", "WORD": "eight", "TOPIC": "from-env", "LIMIT": "85", "SINCE": "2026-01-01", "EMPTY": "", "SECRET": "s3cr3t\nvalue: {{ x }} 'and\" #more",
+	"PERIOD": "30s", "SPACED": "a b", "TRUE": "true",
+}
+
+func corpusOptions() Options {
+	return Options{LookupEnv: func(name string) (string, bool) {
+		v, ok := corpusEnv[name]
+		return v, ok
+	}}
+}
+
+// namesOf stands for the compiler of scripts: it looks at names alone.
+func namesOf(s Stage) (Facts, bool) {
+	text := s.Body().Text.Text
+	for _, f := range s.Pipeline.Functions {
+		text += f.Text
+	}
+	return Facts{YieldsMessage: strings.Contains(text, "Message"), NamesState: strings.Contains(text, "state") || strings.Contains(text, "State")}, true
+}
+
+func loadAll(paths []string, o Options) (*Set, Problems) {
+	set, problems := Load(paths, o)
+	problems = append(problems, set.CheckScripts(namesOf)...)
+	problems.Sort()
+	return set, problems
+}
+
+// TestCorpus holds every wrong file, or folder of files, to the problems written beside it.
+func TestCorpus(t *testing.T) {
+	entries, err := os.ReadDir("testdata/bad")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, entry := range entries {
+		path := filepath.Join("testdata/bad", entry.Name())
+		if !entry.IsDir() && filepath.Ext(path) != ".yaml" || entry.Name() == "aside" {
+			continue
+		}
+		seen++
+		t.Run(strings.TrimSuffix(entry.Name(), ".yaml"), func(t *testing.T) {
+			set, problems := loadAll([]string{path}, corpusOptions())
+			var out strings.Builder
+			printer := Printer{Source: set.Line}
+			if err := printer.Print(&out, problems, len(set.Files)); err != nil {
+				t.Fatal(err)
+			}
+			if len(problems) == 0 {
+				t.Error("no problem was found")
+			}
+			for _, p := range problems {
+				if _, ok := Explain(p.Code); !ok {
+					t.Errorf("code %s is not explained", p.Code)
+				}
+				checkPlace(t, set, p)
+			}
+			golden(t, strings.TrimSuffix(path, ".yaml")+".want", out.String())
+		})
+	}
+	if seen < 40 {
+		t.Errorf("the corpus has only %d wrong files", seen)
+	}
+}
+
+// checkPlace demands that a problem lies within its file.
+func checkPlace(t *testing.T, set *Set, p Problem) {
+	if p.Line == 0 && p.Column == 0 {
+		return
+	}
+	line, ok := set.Line(p.File, p.Line)
+	if !ok || p.Column < 1 || p.Column > characters(line)+1 {
+		t.Errorf("%s lies outside of its file", p.String())
+	}
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; -update writes it):\n%s", path, diff)
+	}
+}
+
+// TestGoodFiles demands that every good file loads without any problem, alone and all together.
+func TestGoodFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/good/*.yaml")
+	if err != nil || len(files) < 15 {
+		t.Fatalf("%d good files, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			set, problems := loadAll([]string{file}, corpusOptions())
+			for _, p := range problems {
+				t.Error(p.String())
+			}
+			golden(t, strings.TrimSuffix(file, ".yaml")+".want", describe(set))
+		})
+	}
+}
+
+// describe writes what a Set holds, so that a test can compare it.
+func describe(set *Set) string {
+	var b strings.Builder
+	for _, p := range set.Pipelines {
+		fmt.Fprintf(&b, "pipeline %s vars %s\n", p.Name, p.Vars)
+		for _, f := range p.Functions {
+			fmt.Fprintf(&b, "  functions %s\n", describeText(f.Line, f.Column, f.Text))
+		}
+		for _, t := range p.Topics {
+			fmt.Fprintf(&b, "  topic %s declared=%t partitions=%d key=%s value=%s config=%v\n", t.Name, t.Declared, t.Partitions, t.Key, t.Value, t.Config)
+			if t.Seed != nil {
+				for r, err := range t.Seed.Records() {
+					fmt.Fprintf(&b, "    seed %s → %s line=%d err=%v\n", r.Key, r.Value, r.Line, err)
+				}
+			}
+		}
+		for _, e := range p.Extractors {
+			fmt.Fprintf(&b, "  extractor %s id=%s every=%s tokens=%d timeout=%s on_error=%s outputs=%s initial=%s\n", e.Name, e.ApplicationID, e.Every, e.Tokens, e.Timeout, e.OnError, topicNames(e.OutputTopics), e.Initial)
+			for _, c := range e.Configs {
+				fmt.Fprintf(&b, "    config %s %s\n", c.Key, c.Value)
+			}
+			fmt.Fprintf(&b, "    poll module=%t %s\n", e.Poll.Module, describeText(e.Poll.Line, e.Poll.Column, e.Poll.Text.Text))
+		}
+		for _, tr := range p.Transformers {
+			fmt.Fprintf(&b, "  transformer %s id=%s timeout=%s on_error=%s on_invalid=%s outputs=%s state=%t initial=%s\n", tr.Name, tr.ApplicationID, tr.Timeout, tr.OnError, tr.OnInvalid, topicNames(tr.OutputTopics), tr.HasState, tr.Initial)
+			for _, in := range tr.Inputs {
+				fmt.Fprintf(&b, "    input %s=%s key=%s value=%s\n", in.Name, in.Topic.Name, in.Key, in.Value)
+			}
+			if tr.Filter != nil {
+				fmt.Fprintf(&b, "    filter %s\n", tr.Filter.Text())
+			}
+			if tr.StateKey != nil {
+				fmt.Fprintf(&b, "    state_key %s\n", tr.StateKey.Text())
+			}
+			for _, l := range tr.texts {
+				fmt.Fprintf(&b, "    expression %s\n", describeText(l.text.Line, l.text.Column, l.text.Text))
+			}
+			if tr.Transform.Present() {
+				fmt.Fprintf(&b, "    transform module=%t %s\n", tr.Transform.Module, describeText(tr.Transform.Line, tr.Transform.Column, tr.Transform.Text.Text))
+			} else {
+				fmt.Fprintf(&b, "    message %t\n", tr.Message != nil)
+			}
+		}
+	}
+	return b.String()
+}
+
+func topicNames(topics []*Topic) []string {
+	var names []string
+	for _, t := range topics {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+func describeText(line, column int, text string) string {
+	return fmt.Sprintf("%d:%d %q", line, column, text)
+}

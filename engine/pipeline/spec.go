@@ -1,0 +1,129 @@
+package pipeline
+
+// Spec is one pipeline file as it is written. Its fields are the keys of the language: the decoder and the JSON Schema are
+// both made from them, and their comments are what an editor shows.
+type Spec struct {
+	// The name of the pipeline: the prefix of every Kafka name that its stages derive. Letters, digits, `.`, `_` and `-`.
+	Pipeline Text `json:"pipeline" need:"it is the prefix of every Kafka name that the stages derive"`
+	// What the pipeline is for, in words.
+	Description Text `json:"description"`
+	// Settings of the pipeline's own: read as `vars.name` in scripts, expressions and templates.
+	Vars Object `json:"vars"`
+	// The topics that the pipeline declares. A topic that exists already need not be declared.
+	Topics Named[TopicSpec] `json:"topics"`
+	// What every declared topic has that does not say otherwise.
+	TopicDefaults *DefaultsSpec `json:"topic_defaults"`
+	// JavaScript that every body of the pipeline can use. It is evaluated once in each VM before any body, does no I/O, and
+	// what it declares is frozen.
+	Functions Inline `json:"functions"`
+	// The stages that read something outside Kafka.
+	Extractors Named[ExtractorSpec] `json:"extractors"`
+	// The stages that read topics.
+	Transformers Named[TransformerSpec] `json:"transformers"`
+}
+
+// TopicSpec is a declared topic. `topics apply` creates it, and `run` verifies its partitions and config.
+type TopicSpec struct {
+	// How many partitions the topic has.
+	Partitions Count `json:"partitions"`
+	// Settings of the topic as Kafka names them, such as `retention.ms` and `cleanup.policy`.
+	Config Settings `json:"config"`
+	// How the bytes of a key are read and written.
+	Key Format `json:"key"`
+	// How the bytes of a value are read and written.
+	Value Format `json:"value"`
+	// Records that fill the topic once, before stages start.
+	Seed *SeedSpec `json:"seed"`
+}
+
+// DefaultsSpec is what topics have in common.
+type DefaultsSpec struct {
+	// How many partitions a topic has.
+	Partitions Count `json:"partitions"`
+	// Settings of a topic as Kafka names them. A topic's own setting wins, one by one.
+	Config Settings `json:"config"`
+	// How the bytes of a key are read and written.
+	Key Format `json:"key"`
+	// How the bytes of a value are read and written.
+	Value Format `json:"value"`
+}
+
+// SeedSpec is what fills a topic: a file, or records that stand in the pipeline.
+type SeedSpec struct {
+	// A file beside the pipeline: `.ndjson` or `.jsonl` (one JSON value a line), `.json` (an array), or `.csv` (with a
+	// header line; every cell is a text).
+	File Text `json:"file"`
+	// The records themselves.
+	Records Rows `json:"records"`
+	// The member of each record whose value becomes the record's key. Without it records have no key.
+	Key Text `json:"key"`
+}
+
+// ExtractorSpec is a stage that reads something outside Kafka: it runs `poll` once per config per cycle.
+type ExtractorSpec struct {
+	// The name of the stage in Kafka; by default the pipeline's name, a hyphen and the stage's name. A change strands the
+	// stage's state.
+	ApplicationID Text `json:"application_id"`
+	// How long from the start of one poll of a config to the start of its next.
+	Every Duration `json:"every" need:"it says how often to poll"`
+	// What there is to poll: each config is polled on its own, with a state of its own. Without it there is one config, `{}`
+	// under the key `default`.
+	Configs Named[Object] `json:"configs"`
+	// Into how many units of work the configs are spread over the instances of the pipeline.
+	Tokens Count `json:"tokens"`
+	// The topics that `poll` may yield Messages to.
+	OutputTopics Names `json:"output_topics"`
+	// What `state` is for a config that has none yet.
+	State Object `json:"state"`
+	// The script that reads: `config` and `state` are in scope, `yield Message({…})` writes and `yield State({…})` commits.
+	Poll Script `json:"poll"`
+	// How long the script may take from a resume to its next yield of State or its end.
+	Timeout Duration `json:"timeout"`
+	// What becomes of a poll that fails: `fail` ends the process with exit status 1.
+	OnError PollPolicy `json:"on_error"`
+}
+
+// TransformerSpec is a stage that reads topics and writes exactly once. It has either a `transform` or a `message`.
+type TransformerSpec struct {
+	// The name of the stage in Kafka; by default the pipeline's name, a hyphen and the stage's name. A change strands the
+	// stage's state and its place in the inputs.
+	ApplicationID Text `json:"application_id"`
+	// The topics that the stage reads, in the order in which they are taken. As a mapping, `msg.input` is the name.
+	InputTopics Inputs `json:"input_topics"`
+	// The topics that the stage may write to.
+	OutputTopics Names `json:"output_topics"`
+	// An expression that tells which records the stage is for; the others are passed over.
+	Filter Expression `json:"filter"`
+	// An expression that names the state of a record; by default its key.
+	StateKey Expression `json:"state_key"`
+	// What `state` is for a key that has none yet.
+	State Object `json:"state"`
+	// The script that runs once per record: `msg` and `state` are in scope, `yield Message({…})` writes and
+	// `yield State({…})` keeps.
+	Transform Script `json:"transform"`
+	// What a record becomes, without a script: every leaf is an expression.
+	Message *MessageSpec `json:"message"`
+	// How long the script may take for one record.
+	Timeout Duration `json:"timeout"`
+	// What becomes of a record that cannot be decoded: `fail` ends the process with exit status 1, `skip` passes it over.
+	OnInvalid Policies `json:"on_invalid"`
+	// What becomes of a record whose script or expression fails: `fail` ends the process with exit status 1, `skip` passes
+	// the record over.
+	OnError Policies `json:"on_error"`
+}
+
+// MessageSpec is an output record as expressions. A literal text is quoted inside: `status: '"CRITICAL"'`.
+type MessageSpec struct {
+	// The topic, as a name; a template such as `{{ value.kind }}` may stand in it. By default the only output topic.
+	Topic Text `json:"topic"`
+	// The key; by default that of the input.
+	Key Leaves `json:"key"`
+	// The value; `null` is a tombstone. By default that of the input.
+	Value Leaves `json:"value"`
+	// The headers by name, or one expression such as `headers`.
+	Headers Leaves `json:"headers"`
+	// Milliseconds since 1970; by default those of the input.
+	Timestamp Expression `json:"timestamp"`
+	// The partition; by default it follows from the key.
+	Partition Expression `json:"partition"`
+}
