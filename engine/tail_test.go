@@ -1,0 +1,130 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/flechtwerk/flechtwerk/engine"
+)
+
+// Tail shows what is committed after it began: not what was there, and nothing of an aborted transaction. A topic that does
+// not exist yet is read from its beginning.
+func TestTailShowsWhatIsCommittedFromNowOn(t *testing.T) {
+	k := startCluster(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	adm := kadm.NewClient(kafkaClient(t, k))
+	if _, err := adm.CreateTopic(ctx, 1, 1, nil, "old"); err != nil {
+		t.Fatal(err)
+	}
+	w := kafkaClient(t, k)
+	produce := func(topic, key string) {
+		t.Helper()
+		r := &kgo.Record{Topic: topic, Key: []byte(key), Value: []byte("v"), Timestamp: time.UnixMilli(1000), Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("x")}}}
+		if err := w.ProduceSync(ctx, r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	produce("old", "before")
+
+	records := make(chan engine.TailRecord)
+	done := make(chan error, 1)
+	tail, stop := context.WithCancel(ctx)
+	go func() {
+		done <- engine.Tail(tail, k, []string{"new", "old"}, func(r engine.TailRecord) error {
+			select {
+			case records <- r:
+			case <-tail.Done():
+			}
+			return nil
+		})
+	}()
+	next := func() string {
+		t.Helper()
+		select {
+		case r := <-records:
+			return fmt.Sprint(r.Topic, r.Partition, r.Offset, r.Timestamp, " ", string(r.Key), string(r.Value), r.Headers)
+		case err := <-done:
+			t.Fatalf("tail ended: %v", err)
+		case <-ctx.Done():
+			t.Fatal("no record came")
+		}
+		return ""
+	}
+
+	// Records are written until the first of them shows that the tail has begun.
+	var first string
+	for i := 1; first == ""; i++ {
+		produce("old", "after")
+		select {
+		case r := <-records:
+			first = string(r.Key)
+			for range i - int(r.Offset) {
+				next()
+			}
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if first != "after" {
+		t.Errorf("the first record is %s", first)
+	}
+
+	if _, err := adm.CreateTopic(ctx, 1, 1, nil, "new"); err != nil {
+		t.Fatal(err)
+	}
+	tx := kafkaClient(t, k, kgo.TransactionalID("tx"))
+	for _, end := range []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit} {
+		if err := tx.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.ProduceSync(ctx, &kgo.Record{Topic: "new", Key: fmt.Append(nil, "commit=", bool(end)), Timestamp: time.UnixMilli(5)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.EndTransaction(ctx, end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	produce("new", "last")
+	got := []string{next(), next()}
+	want := []string{"new0 2 5 commit=true[]", "new0 4 1000 lastv[{h [120]}]"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("tail ended with %v", err)
+	}
+}
+
+func TestTailEndsWithTheErrorOfItsReader(t *testing.T) {
+	k := startCluster(t)
+	if _, err := kadm.NewClient(kafkaClient(t, k)).CreateTopic(t.Context(), 1, 1, nil, "a"); err != nil {
+		t.Fatal(err)
+	}
+	full := errors.New("full")
+	done := make(chan error, 1)
+	go func() {
+		done <- engine.Tail(t.Context(), k, []string{"a"}, func(engine.TailRecord) error { return full })
+	}()
+	w := kafkaClient(t, k)
+	for {
+		if err := w.ProduceSync(t.Context(), &kgo.Record{Topic: "a", Value: []byte("x")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-done:
+			if !errors.Is(err, full) {
+				t.Errorf("got %v", err)
+			}
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
