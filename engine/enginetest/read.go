@@ -49,15 +49,24 @@ func Fold(t testing.TB, opts []kgo.Opt, topic string) map[string]string {
 func CommittedOffsets(t testing.TB, opts []kgo.Opt, group string) map[string]map[int32]int64 {
 	t.Helper()
 	client, ctx := helper(t, append(slices.Clip(opts), kgo.RequireStableFetchOffsets()))
+	defer client.Close()
+	offsets, err := fetchOffsets(ctx, client, group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return offsets
+}
+
+func fetchOffsets(ctx context.Context, client *kgo.Client, group string) (map[string]map[int32]int64, error) {
 	fetched, err := kadm.NewClient(client).FetchOffsets(ctx, group)
 	if err == nil {
 		err = fetched.Error()
 	}
 	if errors.Is(err, kerr.GroupIDNotFound) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		t.Fatalf("fetch the offsets of group %s: %v", group, err)
+		return nil, fmt.Errorf("fetch the offsets of group %s: %w", group, err)
 	}
 	m := map[string]map[int32]int64{}
 	fetched.Each(func(o kadm.OffsetResponse) {
@@ -66,12 +75,13 @@ func CommittedOffsets(t testing.TB, opts []kgo.Opt, group string) map[string]map
 		}
 		m[o.Topic][o.Partition] = o.At
 	})
-	return m
+	return m, nil
 }
 
 func read(t testing.TB, opts []kgo.Opt, topic string, level kgo.IsolationLevel) []*kgo.Record {
 	t.Helper()
 	client, ctx := helper(t, opts)
+	defer client.Close()
 	records, err := readTopic(ctx, client, topic, level)
 	if err != nil {
 		t.Fatalf("read topic %s: %v", topic, err)
@@ -196,9 +206,14 @@ func AtLeast(n int) func([]*kgo.Record) bool {
 // so it asks again every few milliseconds.
 func WaitOffsets(t testing.TB, opts []kgo.Opt, group string, want map[string]map[int32]int64) {
 	t.Helper()
+	client, ctx := helper(t, append(slices.Clip(opts), kgo.RequireStableFetchOffsets()))
+	defer client.Close()
 	limit := time.After(patience)
 	for {
-		got := CommittedOffsets(t, opts, group)
+		got, err := fetchOffsets(ctx, client, group)
+		if err != nil {
+			t.Fatal(err)
+		}
 		missing := 0
 		for topic, partitions := range want {
 			for p, offset := range partitions {

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ func Unique(name string) string { return name + "-" + strings.ToLower(rand.Text(
 func CreateTopic(t testing.TB, opts []kgo.Opt, topic string, partitions int32, configs ...string) {
 	t.Helper()
 	client, ctx := helper(t, opts)
+	defer client.Close()
 	values := map[string]*string{}
 	for name, value := range pairs(t, configs) {
 		values[name] = &value
@@ -38,7 +40,8 @@ func CreateTopic(t testing.TB, opts []kgo.Opt, topic string, partitions int32, c
 // key decides by murmur2, as every Kafka client has it.
 func Produce(t testing.TB, opts []kgo.Opt, records ...*kgo.Record) {
 	t.Helper()
-	client, ctx := helper(t, append(opts, Partitioned(), kgo.ProducerLinger(time.Millisecond)))
+	client, ctx := helper(t, append(slices.Clip(opts), Partitioned(), kgo.ProducerLinger(time.Millisecond)))
+	defer client.Close()
 	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		t.Fatalf("produce %d records: %v", len(records), err)
 	}
