@@ -1,0 +1,320 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+)
+
+// flushRecords is how many records are buffered before they are sent. The client runs with manual flushing, since a record
+// that is sent as soon as it comes makes a request of its own, and two unanswered requests that each add a partition to
+// the transaction can make the broker refuse one.
+const flushRecords = 20_000
+
+// producer is the transactional client of one task (E6). It is used by one goroutine at a time. After any error of commit
+// it must be closed and a new one made: kgo may go on with a new epoch otherwise, over a transaction whose fate nobody asked.
+type producer struct {
+	k     *kafka
+	cl    *kgo.Client
+	id    string
+	group membership
+
+	slab    []kgo.Record
+	failure promiseFailure
+}
+
+// maxResends is how often offsets are sent again before the task starts anew.
+const maxResends = 50
+
+// membership is what a transaction's offsets are committed for: the group, and who of it we are (KIP-447).
+type membership struct {
+	group    string
+	client   *kgo.Client // the stage's consumer
+	instance *string
+	topicID  func(topic string) [16]byte
+}
+
+// promiseFailure is the first failed record of a transaction (E4). Written by the client's goroutines.
+type promiseFailure struct {
+	mu     sync.Mutex
+	record *kgo.Record
+	err    error
+}
+
+// recordError is the broker's or client's refusal of one record for what it is, as against trouble on the way.
+type recordError struct {
+	index int // in transaction.messages, or beyond it in transaction.changes
+	err   error
+}
+
+func (e *recordError) Error() string { return e.err.Error() }
+func (e *recordError) Unwrap() error { return e.err }
+
+// transaction is everything that one commit holds.
+type transaction struct {
+	messages  []stream.Message
+	changes   []stream.Change
+	changelog string // where changes go
+	partition int32
+	offsets   []commitOffset
+}
+
+// commitOffset is one input position.
+type commitOffset struct {
+	Offset
+	epoch int32 // leader epoch of the last handled record
+}
+
+// committed is what a commit left in the changelog.
+type committed struct {
+	next  int64 // the changelog offset after the transaction's last record; -1 without changes
+	epoch int32
+}
+
+func newProducer(k *kafka, id string, group membership) (*producer, error) {
+	cl, err := k.client(
+		kgo.TransactionalID(id),
+		kgo.TransactionTimeout(transactionTimeout),
+		kgo.RecordPartitioner(newPartitioner()),
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.ManualFlushing(),
+		kgo.MaxBufferedRecords(2*flushRecords),
+		kgo.ConcurrentTransactionsBackoff(5*time.Millisecond),
+		kgo.UnknownTopicRetries(2),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &producer{k: k, cl: cl, id: id, group: group}, nil
+}
+
+func (p *producer) close() { p.cl.Close() }
+
+// fence makes this producer the only one of its transactional id: an open transaction of an earlier one is aborted.
+func (p *producer) fence(ctx context.Context) error {
+	if _, _, err := p.cl.ProducerID(ctx); err != nil {
+		return fmt.Errorf("fence %s: %w", p.id, err)
+	}
+	return nil
+}
+
+// promised is called for every record, on the client's goroutines.
+func (p *producer) promised(r *kgo.Record, err error) {
+	if err == nil {
+		return
+	}
+	p.failure.mu.Lock()
+	defer p.failure.mu.Unlock()
+	if p.failure.err == nil {
+		p.failure.record, p.failure.err = r, err
+	}
+}
+
+// steps are told while a transaction goes its way.
+type steps struct {
+	begun, produced, offsets func()
+}
+
+// commit writes one transaction. On a *recordError the transaction is aborted and nothing else is wrong. On any other error
+// its outcome may be unknown (E5).
+func (p *producer) commit(ctx context.Context, tx *transaction, told steps) (committed, error) {
+	if err := p.cl.BeginTransaction(); err != nil {
+		return committed{}, fmt.Errorf("begin transaction: %w", err)
+	}
+	told.begun()
+	if err := p.produce(ctx, tx); err != nil {
+		return committed{}, p.abort(ctx, err)
+	}
+	told.produced()
+	at("after-produce")
+	if err := p.sendOffsets(ctx, tx.offsets); err != nil {
+		return committed{}, p.abort(ctx, err)
+	}
+	told.offsets()
+	at("after-offsets")
+	if err := p.end(ctx); err != nil {
+		return committed{}, fmt.Errorf("end transaction: %w", err)
+	}
+	at("end-answered")
+	out := committed{next: -1}
+	for i := range tx.changes {
+		if r := &p.slab[len(tx.messages)+i]; r.Offset >= out.next {
+			out.next, out.epoch = r.Offset+1, r.LeaderEpoch
+		}
+	}
+	return out, nil
+}
+
+// produce sends all records and returns when each is answered.
+func (p *producer) produce(ctx context.Context, tx *transaction) error {
+	n := len(tx.messages) + len(tx.changes)
+	if cap(p.slab) < n {
+		p.slab = make([]kgo.Record, n, n+n/4)
+	}
+	p.slab = p.slab[:n]
+	p.failure.record, p.failure.err = nil, nil
+	promise := p.promised
+	for i := range tx.messages {
+		m, r := &tx.messages[i], &p.slab[i]
+		*r = kgo.Record{Topic: m.Topic.Name, Partition: m.Partition, Key: m.Key, Value: m.Value, Timestamp: time.UnixMilli(m.Timestamp)}
+		if len(m.Headers) > 0 {
+			r.Headers = make([]kgo.RecordHeader, len(m.Headers))
+			for j, h := range m.Headers {
+				r.Headers[j] = kgo.RecordHeader(h)
+			}
+		}
+		p.cl.Produce(ctx, r, promise)
+		if (i+1)%flushRecords == 0 {
+			if err := p.flush(ctx, tx); err != nil {
+				return err
+			}
+		}
+	}
+	now := time.Now()
+	for i := range tx.changes {
+		c, r := &tx.changes[i], &p.slab[len(tx.messages)+i]
+		*r = kgo.Record{Topic: tx.changelog, Partition: tx.partition, Key: []byte(c.Key), Value: c.Value, Timestamp: now}
+		p.cl.Produce(ctx, r, promise)
+		if (i+1)%flushRecords == 0 {
+			if err := p.flush(ctx, tx); err != nil {
+				return err
+			}
+		}
+	}
+	return p.flush(ctx, tx)
+}
+
+// flush sends what is buffered and answers the first failure of any record so far.
+func (p *producer) flush(ctx context.Context, tx *transaction) error {
+	flushed := p.cl.Flush(ctx)
+	p.failure.mu.Lock()
+	defer p.failure.mu.Unlock()
+	if err := p.failure.err; err != nil {
+		for i := range p.slab {
+			if &p.slab[i] == p.failure.record && ofRecord(err) {
+				return &recordError{index: i, err: err}
+			}
+		}
+		return fmt.Errorf("produce to %s: %w", p.failure.record.Topic, err)
+	}
+	if flushed != nil {
+		return fmt.Errorf("produce: %w", flushed)
+	}
+	return nil
+}
+
+// ofRecord tells whether a produce error lies in the record itself.
+func ofRecord(err error) bool {
+	for _, e := range []error{kerr.MessageTooLarge, kerr.InvalidRecord, kerr.RecordListTooLarge, kerr.InvalidTimestamp, kerr.CorruptMessage} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// abort ends the transaction without effect and answers why. If the abort itself fails the broker does it, at the fence of
+// the task's next producer; so does it where ctx is done, since then the client is about to be closed.
+func (p *producer) abort(ctx context.Context, why error) error {
+	if ctx.Err() != nil {
+		return unrecorded(why)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+	defer cancel()
+	if err := p.cl.AbortBufferedRecords(ctx); err != nil {
+		return fmt.Errorf("%w (and the abort: %w)", unrecorded(why), err)
+	}
+	if err := p.cl.EndTransaction(ctx, kgo.TryAbort); err != nil {
+		return fmt.Errorf("%w (and the abort: %w)", unrecorded(why), err)
+	}
+	return why
+}
+
+// unrecorded strips the promise of a *recordError that its transaction was aborted.
+func unrecorded(err error) error {
+	if r := (*recordError)(nil); errors.As(err, &r) {
+		return r.err
+	}
+	return err
+}
+
+func (p *producer) end(ctx context.Context) error {
+	at("end-sent")
+	return p.cl.EndTransaction(ctx, kgo.TryCommit)
+}
+
+// sendOffsets makes offsets part of the open transaction, under the group's current generation, so that a member that is no
+// longer in the group cannot commit.
+func (p *producer) sendOffsets(ctx context.Context, offsets []commitOffset) error {
+	for attempt := 0; ; attempt++ {
+		err := p.tryOffsets(ctx, offsets)
+		if err == nil {
+			return nil
+		}
+		if !mayResend(err) || attempt == maxResends {
+			return fmt.Errorf("send offsets: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("send offsets: %w", context.Cause(ctx))
+		case <-time.After(backoff(attempt)):
+		}
+	}
+}
+
+// mayResend tells whether the same offsets may be sent again in the same transaction: the coordinator is busy, or the group
+// has just moved to a new generation in which we may still be. A member that is out gets UNKNOWN_MEMBER_ID.
+func mayResend(err error) bool {
+	return kerr.IsRetriable(err) && !errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.RebalanceInProgress) ||
+		errors.Is(err, kerr.ConcurrentTransactions)
+}
+
+func (p *producer) tryOffsets(ctx context.Context, offsets []commitOffset) error {
+	id, epoch, err := p.cl.ProducerID(ctx)
+	if err != nil {
+		return err
+	}
+	if p.k.transactionVersion < 2 {
+		add := kmsg.NewPtrAddOffsetsToTxnRequest()
+		add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = p.id, id, epoch, p.group.group
+		resp, err := add.RequestWith(ctx, p.cl)
+		if err != nil {
+			return err
+		}
+		if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
+			return err
+		}
+	}
+	req := kmsg.NewPtrTxnOffsetCommitRequest()
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch = p.id, id, epoch
+	req.Group, req.InstanceID = p.group.group, p.group.instance
+	req.MemberID, req.Generation = p.group.client.GroupMetadata()
+	for _, o := range offsets {
+		t := kmsg.NewTxnOffsetCommitRequestTopic()
+		t.Topic, t.TopicID = o.Topic, p.group.topicID(o.Topic)
+		part := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+		part.Partition, part.Offset, part.LeaderEpoch = o.Partition, o.Offset.Offset, o.epoch
+		t.Partitions = append(t.Partitions, part)
+		req.Topics = append(req.Topics, t)
+	}
+	resp, err := req.RequestWith(ctx, p.cl)
+	if err != nil {
+		return err
+	}
+	for _, t := range resp.Topics {
+		for _, part := range t.Partitions {
+			if err := kerr.ErrorForCode(part.ErrorCode); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

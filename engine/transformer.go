@@ -1,0 +1,391 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+)
+
+// commitFloor is the least time between two transactions of a task: the next one's first produce would otherwise wait on the
+// broker for the last one's markers.
+const commitFloor = 10 * time.Millisecond
+
+func newTransformerStage(e *Engine, p *pipeline.Pipeline, t *pipeline.Transformer) (*stage, error) {
+	s := &stage{engine: e, pipeline: p, name: t.Name, kind: "transformer", app: t.ApplicationID, inputs: t.Inputs, outputs: t.OutputTopics}
+	s.info = StageInfo{Pipeline: p.Name, Stage: t.Name, ApplicationID: s.app}
+	for _, in := range t.Inputs {
+		s.topics = append(s.topics, in.Topic.Name)
+	}
+	var body Body
+	if t.Message != nil {
+		body.New = func() (stream.Transform, error) { return newDeclared(e, p, t) }
+	} else {
+		var err error
+		if body, err = e.o.Handlers.Transform(p, t); err != nil {
+			return nil, err
+		}
+	}
+	stateful := t.HasState || body.Stateful
+	if stateful {
+		s.changelog = changelogTopic(s.app)
+	}
+	s.newWorker = func(task *task) (worker, error) {
+		transform, err := body.New()
+		if err != nil {
+			return nil, err
+		}
+		look, err := newLook(e, p)
+		if err != nil {
+			return nil, err
+		}
+		return &batches{task: task, spec: t, transform: transform, look: look, stateful: stateful}, nil
+	}
+	return s, nil
+}
+
+// batches is a transformer's work: take, run, commit, apply, again.
+type batches struct {
+	task      *task
+	spec      *pipeline.Transformer
+	transform stream.Transform
+	look      *look
+	stateful  bool
+
+	batch   stream.Batch
+	rebuilt []stream.Record  // the records of a batch that is run again without some
+	tx      transaction      // reused
+	inputs  []position       // by input
+	counts  map[string]int   // of messages by topic
+	info    *TransactionInfo // of the transaction under way
+	values  []byte           // the state read last
+	members slab
+	refused map[int64]bool // records, by index in the batch, that are passed over when it runs again
+}
+
+// position is how far one input was handled.
+type position struct {
+	next  int64 // -1 when nothing was taken yet
+	epoch int32
+}
+
+func (b *batches) begin(_ context.Context, _ []Offset) error {
+	b.transform.Forget()
+	b.inputs = make([]position, len(b.spec.Inputs))
+	for i := range b.inputs {
+		b.inputs[i].next = -1
+	}
+	return nil
+}
+
+func (b *batches) drop() { b.transform.Forget(); b.batch.Reset() }
+
+func (b *batches) close() { b.transform.Close() }
+
+func (b *batches) run(soft, hard context.Context) error {
+	var last, ended time.Time // of the transaction before
+	for b.task.queue.wait(soft.Done(), last.Add(b.task.g.s.engine.o.CommitInterval), ended.Add(commitFloor)) {
+		last = time.Now()
+		if err := b.step(hard); err != nil {
+			if hard.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		ended = time.Now()
+	}
+	return nil
+}
+
+// step takes one batch through: decode and policies, run, transaction, apply.
+func (b *batches) step(ctx context.Context) error {
+	b.batch.Reset()
+	taken, err := b.take()
+	if err != nil {
+		return err
+	}
+	if err := b.handle(ctx); err != nil {
+		return err
+	}
+	for {
+		err := b.commit(ctx, taken)
+		refused := (*recordError)(nil)
+		if !errors.As(err, &refused) {
+			return err
+		}
+		// The broker refuses a record for what it is. Its input follows on_error, and the batch runs again without it: what
+		// was made after it may rest on its state.
+		if err := b.exclude(ctx, refused); err != nil {
+			return err
+		}
+	}
+}
+
+// handle runs the body over the batch and tells how long it took.
+func (b *batches) handle(ctx context.Context) error {
+	began := time.Now()
+	b.batch.Fail = b.failed
+	if b.stateful {
+		b.batch.States = b
+	}
+	if len(b.batch.Records) > 0 {
+		if err := b.transform.Run(ctx, &b.batch); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return &fatalError{err}
+		}
+	}
+	info := BatchInfo{TaskInfo: b.task.info, Records: len(b.batch.Records)}
+	info.Duration = time.Since(began)
+	b.task.events().BatchRun(info)
+	at("after-run")
+	return nil
+}
+
+// State reads what the batch starts from (stream.States).
+func (b *batches) State(key string) ([]byte, error) {
+	values, _, err := b.task.local.Append(b.values[:0], key)
+	b.values = values
+	if len(values) == 0 {
+		return nil, err
+	}
+	return values, err
+}
+
+// failed is the on_error policy for record i of the batch.
+func (b *batches) failed(i int, err error) error {
+	r := &b.batch.Records[i]
+	return b.onError(r.Input.Topic.Name, r.Offset, r.Timestamp, r.Key, err)
+}
+
+func (b *batches) onError(topic string, offset, _ int64, key []byte, err error) error {
+	skip := b.spec.OnError == pipeline.Skip
+	info := RecordInfo{TaskInfo: b.task.info, Topic: topic, Partition: b.task.partition, Offset: offset, Skipped: skip}
+	info.Err = err
+	b.task.events().RecordFailed(info)
+	if skip {
+		return nil
+	}
+	return &fatalError{&RecordError{Topic: topic, Partition: b.task.partition, Offset: offset, Key: string(key), Err: err}}
+}
+
+// RecordError is an error that one input record caused. It never shows the payload (V2).
+type RecordError struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Key       string
+	Err       error
+}
+
+func (e *RecordError) Error() string {
+	return fmt.Sprintf("%s/%d at offset %d, key %s: %v", e.Topic, e.Partition, e.Offset, shortKey(e.Key), e.Err)
+}
+
+func (e *RecordError) Unwrap() error { return e.Err }
+
+// shortKey quotes a key for a message, cut to what a line can hold.
+func shortKey(key string) string {
+	const most = 100
+	if len(key) > most {
+		return strconv.Quote(key[:most]) + "…"
+	}
+	return strconv.Quote(key)
+}
+
+// exclude takes the input of a refused output out of the batch and runs the rest again.
+func (b *batches) exclude(ctx context.Context, refused *recordError) error {
+	from, topic := 0, ""
+	if refused.index < len(b.batch.Messages) {
+		m := &b.batch.Messages[refused.index]
+		from, topic = m.From, m.Topic.Name
+	} else {
+		c := &b.batch.Changes[refused.index-len(b.batch.Messages)]
+		from, topic = c.From, b.task.g.s.changelog
+	}
+	if err := b.failed(from, fmt.Errorf("the broker refused its record for topic %s: %w", topic, refused.err)); err != nil {
+		return err
+	}
+	b.rebuilt = append(b.rebuilt[:0], b.batch.Records[:from]...)
+	b.rebuilt = append(b.rebuilt, b.batch.Records[from+1:]...)
+	b.batch.Reset()
+	b.batch.Records = append(b.batch.Records, b.rebuilt...)
+	clear(b.rebuilt)
+	b.transform.Forget()
+	return b.handle(ctx)
+}
+
+// commit writes the batch in one transaction, or only its offsets if it left nothing else, and applies its changes to the
+// store. taken is how many records the offsets stand for.
+func (b *batches) commit(ctx context.Context, taken int) error {
+	t := b.task
+	tx := &b.tx
+	tx.messages, tx.changes = b.batch.Messages, b.batch.Changes
+	tx.changelog, tx.partition = t.g.s.changelog, t.partition
+	tx.offsets = tx.offsets[:0]
+	for i := range b.inputs {
+		if p := &b.inputs[i]; p.next >= 0 {
+			tx.offsets = append(tx.offsets, commitOffset{Offset: Offset{Topic: b.spec.Inputs[i].Topic.Name, Partition: t.partition, Offset: p.next}, epoch: p.epoch})
+		}
+	}
+	if len(tx.messages)+len(tx.changes) == 0 {
+		return b.commitOffsets(ctx, tx, taken)
+	}
+	began := time.Now()
+	info := transactionInfo(t.info, tx, taken)
+	ev := t.events()
+	left, err := t.producer.commit(ctx, tx, steps{
+		begun:    func() { ev.TransactionBegun(info) },
+		produced: func() { ev.TransactionProduced(info) },
+		offsets:  func() { ev.OffsetsSent(info) },
+	})
+	info.Duration = time.Since(began)
+	if err != nil {
+		info.Err = err
+		ev.TransactionAborted(info)
+		return err
+	}
+	ev.TransactionCommitted(info)
+	if left.next < 0 {
+		return nil
+	}
+	t.next, t.epoch = left.next, left.epoch
+	at("before-apply")
+	if err := t.apply(changes(tx.changes), tx.offsets); err != nil {
+		return fmt.Errorf("apply to the local state: %w", err)
+	}
+	at("after-apply")
+	ev.StateApplied(info)
+	return nil
+}
+
+// changes are a transaction's state changes as the store takes them.
+func changes(of []stream.Change) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for i := range of {
+			if !yield(of[i].Key, of[i].Value) {
+				return
+			}
+		}
+	}
+}
+
+// commitOffsets commits offsets alone. A transactional client would drop a transaction without records, so this goes the
+// way of any consumer, while no transaction is open; the group's generation guards it.
+func (b *batches) commitOffsets(ctx context.Context, tx *transaction, taken int) error {
+	t := b.task
+	began := time.Now()
+	err := t.g.commitOffsets(ctx, tx.offsets)
+	info := transactionInfo(t.info, tx, taken)
+	info.Duration = time.Since(began)
+	if err != nil {
+		return fmt.Errorf("commit offsets: %w", err)
+	}
+	t.events().OffsetsCommitted(info)
+	return nil
+}
+
+func transactionInfo(task TaskInfo, tx *transaction, records int) TransactionInfo {
+	info := TransactionInfo{TaskInfo: task, Records: records, Messages: len(tx.messages), Changes: len(tx.changes)}
+	for i := range tx.messages {
+		m := &tx.messages[i]
+		info.Bytes += int64(len(m.Key) + len(m.Value))
+		last := len(info.Outputs) - 1
+		if last >= 0 && info.Outputs[last].Topic == m.Topic.Name {
+			info.Outputs[last].Count++
+			continue
+		}
+		found := false
+		for j := range info.Outputs {
+			if info.Outputs[j].Topic == m.Topic.Name {
+				info.Outputs[j].Count++
+				found = true
+			}
+		}
+		if !found {
+			info.Outputs = append(info.Outputs, TopicCount{m.Topic.Name, 1})
+		}
+	}
+	for i := range tx.changes {
+		info.States = append(info.States, tx.changes[i].Key)
+	}
+	for _, o := range tx.offsets {
+		info.Offsets = append(info.Offsets, o.Offset)
+	}
+	return info
+}
+
+// take moves the next batch from the queue into b.batch: decoded, judged by on_invalid, filtered, with state keys. It
+// answers how many records it took; their offsets are covered whatever became of them (T6).
+func (b *batches) take() (taken int, err error) {
+	filtered, size := 0, 0
+	var newest int64
+	b.look.tick()
+	b.task.queue.take(func(input int, r *kgo.Record) {
+		if err != nil {
+			return
+		}
+		taken++
+		size += len(r.Key) + len(r.Value)
+		b.inputs[input] = position{next: r.Offset + 1, epoch: r.LeaderEpoch}
+		newest = max(newest, r.Timestamp.UnixMilli())
+		var rec stream.Record
+		if invalid := b.decode(b.spec.Inputs[input], r, &rec); invalid != nil {
+			err = b.onInvalid(r, invalid)
+			return
+		}
+		keep, failure := b.admit(&rec)
+		if failure != nil {
+			err = b.onError(r.Topic, r.Offset, rec.Timestamp, r.Key, failure)
+			return
+		}
+		if !keep {
+			filtered++
+			return
+		}
+		b.batch.Records = append(b.batch.Records, rec)
+	})
+	if err == nil {
+		b.task.events().BatchTaken(BatchInfo{TaskInfo: b.task.info, Records: taken, Bytes: size, Filtered: filtered, Newest: newest})
+	}
+	return taken, err
+}
+
+// onInvalid is the policy for a record that cannot be decoded (T7, V1).
+func (b *batches) onInvalid(r *kgo.Record, invalid error) error {
+	skip := b.spec.OnInvalid == pipeline.Skip
+	info := RecordInfo{TaskInfo: b.task.info, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Skipped: skip}
+	info.Err = invalid
+	b.task.events().RecordInvalid(info)
+	if skip {
+		return nil
+	}
+	return &fatalError{&RecordError{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: string(r.Key),
+		Err: fmt.Errorf("%w; mend the producer, or say on_invalid: skip for %s", invalid, b.spec.Name)}}
+}
+
+// admit filters and finds the state key.
+func (b *batches) admit(r *stream.Record) (keep bool, err error) {
+	if b.spec.Filter != nil || b.spec.StateKey != nil {
+		b.look.at(r)
+	}
+	if b.spec.Filter != nil {
+		if keep, err = b.spec.Filter.Bool(&b.look.env); err != nil || !keep {
+			return false, err
+		}
+	}
+	if b.stateful {
+		if r.StateKey, err = b.look.stateKey(r, b.spec.StateKey); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
