@@ -108,8 +108,8 @@ type Progress uint8
 
 // What a check expects.
 const (
-	Complete  Progress = iota // every record of the workload was handled
-	Unfinished                // some were, of each key a beginning of its chain
+	Complete   Progress = iota // every record of the workload was handled
+	Unfinished                 // some were, of each key a beginning of its chain
 )
 
 type chainOutput struct {
@@ -264,7 +264,9 @@ type problems struct {
 	all []string
 }
 
-func (p *problems) add(format string, args ...any) { p.all = append(p.all, fmt.Sprintf(format, args...)) }
+func (p *problems) add(format string, args ...any) {
+	p.all = append(p.all, fmt.Sprintf(format, args...))
+}
 
 func (p *problems) err(what string) error {
 	const shown = 20
