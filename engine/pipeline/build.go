@@ -33,7 +33,7 @@ func (d *draft) build() {
 			d.report(n, "field.empty", fmt.Sprintf("`%s` has no stage", kind), "describe one, or remove the key")
 		}
 	}
-	if d.root.kind == mapping && d.root.find("topics") == nil && d.root.find("extractors") == nil && d.root.find("transformers") == nil {
+	if d.root.kind == mapping && !slices.ContainsFunc([]string{"topics", "extractors", "transformers"}, d.root.has) {
 		d.report(d.root, "stage.none", "the pipeline has no stage", "describe one under `extractors:` or `transformers:`")
 	}
 	for i := range spec.Extractors.Items {
@@ -102,8 +102,7 @@ func (d *draft) extractor(item *Item[ExtractorSpec]) {
 		e.Tokens = spec.Tokens.Value
 	}
 	e.Configs = d.configs(spec, item.value, what)
-	hasSource := slices.ContainsFunc([]string{"poll", "http", "mqtt"}, func(k string) bool { return item.value.find(k) != nil })
-	if !hasSource {
+	if !slices.ContainsFunc([]string{"poll", "http", "mqtt"}, item.value.has) {
 		d.report(item.key, "stage.no_source", fmt.Sprintf("%s has no `poll:`, so it reads nothing", what), "write the script that reads after `poll: |`")
 	}
 	d.textsInScript(&spec.Poll, map[string][]envText{"vars": d.spec.Vars.texts, "state": spec.State.texts, "config": configTexts(spec)})
@@ -174,7 +173,6 @@ func (d *draft) transformer(item *Item[TransformerSpec]) {
 func (d *draft) body(item *Item[TransformerSpec], what string) {
 	stage := item.value
 	transform, message := stage.key("transform"), stage.key("message")
-	declarative := slices.ContainsFunc([]string{"aggregate", "sink", "on_timer"}, func(k string) bool { return stage.find(k) != nil })
 	switch {
 	case transform != nil && message != nil:
 		later := transform
@@ -182,14 +180,14 @@ func (d *draft) body(item *Item[TransformerSpec], what string) {
 			later = message
 		}
 		d.report(later, "stage.two_bodies", what+" has a `transform` and a `message`", "write the Message in the script, or leave the script out")
-	case transform == nil && message == nil && !declarative:
+	case !slices.ContainsFunc([]string{"transform", "message", "aggregate", "sink", "on_timer"}, stage.has):
 		d.report(item.key, "stage.no_body", what+" has neither `transform:` nor `message:`, so nothing becomes of a record", "write one of them")
 	}
 }
 
 func (d *draft) inputs(t *Transformer, item *Item[TransformerSpec]) {
 	spec, stage, what := &item.Value, item.value, "transformers."+item.Name
-	if stage.find("input_topics") == nil {
+	if !stage.has("input_topics") {
 		d.report(item.key, "stage.no_input", what+" has no `input_topics:`, so there is nothing to transform", "name the topics that it reads")
 	}
 	for i := range spec.InputTopics.Topics {
@@ -237,8 +235,8 @@ func (d *draft) samePartitions(t *Transformer, item *Item[TransformerSpec]) {
 			if len(item.Value.InputTopics.Topics) == len(t.InputTopics) {
 				n = item.Value.InputTopics.Topics[i].node
 			}
-			d.report(n, "topic.partitions", fmt.Sprintf("%s has %d partitions and %s has %d, and one task reads the same partition of both",
-				first.Name, first.Partitions, topic.Name, topic.Partitions), "give all inputs of a stage the same partition count")
+			d.report(n, "topic.partitions", fmt.Sprintf("this input has %d partitions and the first one %d, and one task reads the same partition of both",
+				topic.Partitions, first.Partitions), "give all inputs of a stage the same partition count")
 		}
 	}
 }
@@ -284,8 +282,8 @@ func (d *draft) message(t *Transformer, item *Item[TransformerSpec], scope expr.
 		return
 	}
 	tree, broken := d.messageTree(spec, stage)
-	if stage.find("value") == nil {
-		d.report(stage, "field.missing", what+".message has no `value:`", "`value: value` passes the input's on, and `value: null` is a tombstone")
+	if !stage.has("value") {
+		d.report(item.value.key("message"), "field.missing", what+".message has no `value:`", "`value: value` passes the input's on, and `value: null` is a tombstone")
 		broken = true
 	}
 	message, errs := expr.CompileMessage(tree, scope)
@@ -348,11 +346,11 @@ func leavesOf(tree *expr.Tree) []*leafText {
 // nowhere else becomes its output.
 func (d *draft) destination(t *Transformer, item *Item[TransformerSpec], spec *MessageSpec) {
 	what := "transformers." + item.Name
-	named := item.value.find("output_topics") != nil
+	named := item.value.has("output_topics")
 	static, isStatic := t.Message.StaticTopic()
 	switch {
 	case !spec.Topic.given():
-		if item.value.find("message").find("topic") != nil {
+		if item.value.find("message").has("topic") {
 			return
 		}
 		if !named {
@@ -362,12 +360,12 @@ func (d *draft) destination(t *Transformer, item *Item[TransformerSpec], spec *M
 		}
 	case isStatic && named:
 		if static != "" && !spec.Topic.missing && len(t.OutputTopics) > 0 && !slices.ContainsFunc(t.OutputTopics, func(o *Topic) bool { return o.Name == static }) {
-			names := make([]string, len(t.OutputTopics))
-			for i, o := range t.OutputTopics {
-				names[i] = o.Name
+			var names []string
+			for i := range item.Value.OutputTopics.Items {
+				names = append(names, item.Value.OutputTopics.Items[i].node.text)
 			}
-			hint := "did you mean \"" + nearest(static, names) + "\"?"
-			if nearest(static, names) == "" {
+			hint := didYouMean(spec.Topic.node.text, names)
+			if hint == "" {
 				hint = "add it to `output_topics:`"
 			}
 			d.report(spec.Topic.node, "message.topic", fmt.Sprintf("the topic of the message is not among the `output_topics` of %s", what), hint)

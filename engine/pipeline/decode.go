@@ -41,6 +41,8 @@ type field struct {
 	key   string
 	index int
 	need  string // why it may not be missing; empty if it may
+	// instead are keys of which one may stand in its place.
+	instead []string
 }
 
 // fieldsOf lists the keys of a Spec type. The embedded Node is none.
@@ -48,7 +50,7 @@ func fieldsOf(t reflect.Type) []field {
 	var fields []field
 	for i := range t.NumField() {
 		if f := t.Field(i); f.Tag.Get("json") != "" {
-			fields = append(fields, field{f.Tag.Get("json"), i, f.Tag.Get("need")})
+			fields = append(fields, field{f.Tag.Get("json"), i, f.Tag.Get("need"), strings.Fields(f.Tag.Get("instead"))})
 		}
 	}
 	return fields
@@ -63,7 +65,7 @@ func (d *decoder) structure(n *node, target reflect.Value, what string) bool {
 	for _, e := range n.entries {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.key == e.key.text })
 		if i < 0 {
-			d.unknown(e.key, what, target.Type(), fields)
+			d.unknown(n, e.key, what, target.Type(), fields)
 			continue
 		}
 		inner := e.key.text
@@ -73,24 +75,28 @@ func (d *decoder) structure(n *node, target reflect.Value, what string) bool {
 		d.into(e.value, target.Field(fields[i].index).Addr(), inner)
 	}
 	for _, f := range fields {
-		if f.need != "" && n.find(f.key) == nil {
-			subject := what
+		if f.need != "" && !n.has(f.key) && !slices.ContainsFunc(f.instead, n.has) {
+			subject, at := what, n
 			if subject == "" {
-				subject = "the pipeline"
+				subject = "the file"
 			}
-			d.report(n, "field.missing", fmt.Sprintf("%s has no `%s:`", subject, f.key), f.need)
+			if n.head != nil {
+				at = n.head
+			}
+			d.report(at, "field.missing", fmt.Sprintf("%s has no `%s:`", subject, f.key), f.need)
 		}
 	}
 	return true
 }
 
 // unknown reports a key that a place does not have.
-func (d *decoder) unknown(key *node, what string, place reflect.Type, fields []field) {
+func (d *decoder) unknown(n, key *node, what string, place reflect.Type, fields []field) {
 	subject := what
 	if subject == "" {
 		subject = "the pipeline"
 	}
 	if why, ok := later[place.Name()][key.text]; ok {
+		n.meant = append(n.meant, key.text)
 		d.report(key, "not_supported", fmt.Sprintf("`%s` is not supported yet", key.text), why)
 		return
 	}
@@ -99,7 +105,9 @@ func (d *decoder) unknown(key *node, what string, place reflect.Type, fields []f
 		names[i] = f.key
 	}
 	hint := didYouMean(key.text, names)
-	if hint == "" {
+	if hint != "" {
+		n.meant = append(n.meant, nearest(key.text, names))
+	} else {
 		if home := homeOf(key.text); home != "" {
 			hint = home
 		} else {
@@ -203,7 +211,7 @@ func written(raw string, n int) int {
 // wrongType reports a node of the wrong kind.
 func (d *decoder) wrongType(n *node, what, want string) {
 	if what == "" {
-		what = "a pipeline"
+		what = "a pipeline file"
 	}
 	if n.kind == empty && n.tag == "" {
 		d.report(n, "field.empty", fmt.Sprintf("%s has no value; it is %s", what, want), "write one, or remove the key")

@@ -287,7 +287,7 @@ func (d *decoder) word(n *node, what string, known, later []string) (string, boo
 	case slices.Contains(known, e.text):
 		return e.text, true
 	case slices.Contains(later, e.text):
-		d.report(n, "not_supported", fmt.Sprintf("`%s: %s` is not supported yet", lastOf(what), e.text), "use "+strings.Join(known, " or "))
+		d.report(n, "not_supported", fmt.Sprintf("`%s: %s` is not supported yet", lastOf(what), e.text), "use "+choice(known))
 		return "", false
 	}
 	hint := ""
@@ -332,7 +332,7 @@ func (d *decoder) policy(n *node, what string, known, later []string, to *Policy
 	if n.kind == mapping && len(n.entries) == 1 {
 		key := n.entries[0].key
 		if slices.Contains([]string{"dlq", "retry", "value"}, key.text) {
-			d.report(key, "not_supported", fmt.Sprintf("`%s: { %s: … }` is not supported yet", lastOf(what), key.text), "use "+strings.Join(known, " or "))
+			d.report(key, "not_supported", fmt.Sprintf("`%s: { %s: … }` is not supported yet", lastOf(what), key.text), "use "+choice(known))
 			return false
 		}
 	}
@@ -517,7 +517,7 @@ func (s *Script) file(d *decoder, n *node, what string) bool {
 	file := d.beside(path.Value)
 	text, err := d.ReadFile(file)
 	if err != nil {
-		d.report(name, "script.file", fmt.Sprintf("the script %s cannot be read: %v", file, reason(err)), "the path is relative to the pipeline file")
+		d.report(name, "script.file", fmt.Sprintf("the script %s cannot be read: %v", name.text, reason(err)), "the path is relative to the pipeline file")
 		return false
 	}
 	clean := strings.ReplaceAll(strings.TrimPrefix(string(text), "\uFEFF"), "\r\n", "\n")

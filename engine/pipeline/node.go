@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -19,8 +20,10 @@ type node struct {
 	block stream.Text // of a literal block: the text and where it begins
 	lines int         // on how many lines a flow scalar stands
 
-	entries []entry // of a mapping, in the order of the file
-	items   []*node // of a list
+	entries []entry  // of a mapping, in the order of the file
+	items   []*node  // of a list
+	head    *node    // the key that a mapping belongs to
+	meant   []string // the keys that a mapping does not have but seems to mean by misspelt ones
 }
 
 type entry struct{ key, value *node }
@@ -69,6 +72,9 @@ func (n *node) key(name string) *node {
 	}
 	return nil
 }
+
+// has tells whether a mapping has a key, or seems to mean it by a misspelt one.
+func (n *node) has(name string) bool { return n.key(name) != nil || slices.Contains(n.meant, name) }
 
 // what names the kind of a node for a person.
 func (n *node) what() string {

@@ -73,7 +73,7 @@ func (s Stage) check(f Facts) Problems {
 	}
 	outputs := stage.key("output_topics")
 	switch {
-	case f.YieldsMessage && outputs == nil:
+	case f.YieldsMessage && !stage.has("output_topics"):
 		report(place.File, place.Line, place.Column, "stage.no_output", fmt.Sprintf("%s has no `output_topics:`, and its script yields Messages", what), "name the topics that it writes to")
 	case !f.YieldsMessage && outputs != nil:
 		report(place.File, outputs.line, outputs.column, "stage.idle_output", fmt.Sprintf("%s has `output_topics:`, but its script never yields a Message", what), "write `yield Message({…})`, or remove the key")

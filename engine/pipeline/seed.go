@@ -157,7 +157,7 @@ func (s *Seed) table(in io.Reader, yield func(SeedRecord, error) bool) {
 		if errors.As(err, &pe) {
 			e.Line, e.What = pe.Line, pe.Err.Error()
 			if errors.Is(pe.Err, csv.ErrFieldCount) {
-				e.What = fmt.Sprintf("a row has %d cells as the header line has", r.FieldsPerRecord)
+				e.What = fmt.Sprintf("every row has %d cells, as the header line has", r.FieldsPerRecord)
 			}
 		}
 		yield(SeedRecord{}, e)
@@ -270,6 +270,9 @@ var seedKinds = []string{".csv", ".json", ".jsonl", ".ndjson"}
 // seed checks the seed of a topic as far as its first records tell.
 func (d *draft) seed(t *Topic, spec *SeedSpec, n *node) *Seed {
 	s := &Seed{Key: spec.Key.Value, topic: &t.Topic, open: d.Open, rows: spec.Records.Items, from: d.src.file}
+	if n.kind != mapping {
+		return nil
+	}
 	hasFile, hasRecords := n.find("file") != nil, n.find("records") != nil
 	switch {
 	case hasFile == hasRecords:
@@ -280,7 +283,7 @@ func (d *draft) seed(t *Topic, spec *SeedSpec, n *node) *Seed {
 	case hasFile:
 		s.File = d.beside(spec.File.Value)
 		if !slices.Contains(seedKinds, filepath.Ext(s.File)) {
-			d.report(spec.File.node, "seed.format", "a seed is a file of one of the kinds "+listed(seedKinds), "rename the file, or convert it")
+			d.report(spec.File.node, "seed.format", "a seed is a "+choice(seedKinds)+" file", "rename the file, or convert it")
 			return nil
 		}
 		n = spec.File.node
@@ -313,8 +316,8 @@ func (d *draft) seedError(n *node, err error) {
 	case se.File == d.src.file:
 		d.problem(se.File, se.Line, n.column, "seed.record", se.What, "")
 	case se.Line == 0:
-		d.report(n, "seed.file", fmt.Sprintf("the seed %s cannot be read: %s", se.File, se.What), "the path is relative to the pipeline file")
+		d.report(n, "seed.file", fmt.Sprintf("the seed %s cannot be read: %s", n.text, se.What), "the path is relative to the pipeline file")
 	default:
-		d.report(n, "seed.record", fmt.Sprintf("%s:%d: %s", se.File, se.Line, se.What), "")
+		d.report(n, "seed.record", fmt.Sprintf("line %d of %s: %s", se.Line, n.text, se.What), "")
 	}
 }

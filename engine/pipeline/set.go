@@ -109,12 +109,12 @@ func (d *draft) near() {
 		}
 	}
 	for i := range d.spec.Topics.Items {
-		if name := d.spec.Topics.Items[i].Name; !used[name] {
-			idle = append(idle, name)
+		if item := &d.spec.Topics.Items[i]; !used[item.Name] && item.Name == item.key.text {
+			idle = append(idle, item.Name)
 		}
 	}
 	for _, t := range d.pipe.Topics {
-		if t.Declared || t.Place.File != d.src.file || strings.Contains(t.Name, "${") {
+		if t.Declared || t.Place.File != d.src.file || strings.Contains(t.Name, "${") || len(t.Name) < 4 {
 			continue
 		}
 		if other := nearest(t.Name, idle); other != "" && distance(t.Name, other, 3) < 3 {

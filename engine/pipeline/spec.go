@@ -65,7 +65,7 @@ type ExtractorSpec struct {
 	// stage's state.
 	ApplicationID Text `json:"application_id"`
 	// How long from the start of one poll of a config to the start of its next.
-	Every Duration `json:"every" need:"it says how often to poll"`
+	Every Duration `json:"every" need:"it says how often to poll" instead:"cron"`
 	// What there is to poll: each config is polled on its own, with a state of its own. Without it there is one config, `{}`
 	// under the key `default`.
 	Configs Named[Object] `json:"configs"`

@@ -60,6 +60,14 @@ func distance(a, b string, limit int) int {
 	return last[len(b)]
 }
 
+// choice joins words as alternatives: "a, b or c".
+func choice(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
 // listed joins words as a sentence has them: "a, b and c".
 func listed(words []string) string {
 	if len(words) < 2 {

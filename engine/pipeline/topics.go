@@ -40,7 +40,7 @@ func (d *decoder) checkName(n *node, value, what string, code string, most int) 
 		return true
 	}
 	hint := ""
-	if strings.Contains(trouble, "character") {
+	if strings.Contains(trouble, "a character") {
 		hint = nameHint
 	}
 	d.report(n, code, fmt.Sprintf("%s %q %s", what, n.text, trouble), hint)

@@ -102,16 +102,18 @@ func (l *loader) syntax(src *source, err error) {
 	if column > characters(src.line(line))+1 && line < len(src.lines) {
 		line++ // the parser counts a line too few after a text of several lines
 	}
-	if at, hint, ok := trap(src.line(line)); ok {
+	text := src.line(line)
+	if indented := strings.TrimLeft(text, " "); strings.HasPrefix(indented, "\t") {
+		l.problem(src.file, line, len(text)-len(indented)+1, "yaml.syntax", "a tab in the indentation", "indent with spaces")
+		return
+	}
+	if at, hint, ok := trap(text, column); ok {
 		l.problem(src.file, line, at, "yaml.syntax", "YAML does not read this line as it is meant: "+message, hint)
 		return
 	}
 	hint := ""
 	switch {
-	case strings.HasPrefix(strings.TrimLeft(src.line(line), " "), "\t"):
-		column = 1 + characters(src.line(line)[:strings.IndexByte(src.line(line), '\t')])
-		message, hint = "a tab in the indentation", "indent with spaces"
-	case strings.Contains(message, "mapping value is not allowed"):
+	case strings.Contains(message, "is not allowed in this context"):
 		hint = "indent it as its neighbours are; quote a text that holds `: `"
 	case strings.Contains(message, "non-map value is specified"), strings.Contains(message, "unexpected key name"):
 		hint = "write `key: value`"
@@ -126,8 +128,9 @@ var (
 	listFirst = regexp.MustCompile(`^\[[^\]]*\]\s*[^\s#]`)
 )
 
-// trap finds the value of a line that YAML takes apart although it was meant as one text. column is where it begins.
-func trap(line string) (column int, hint string, ok bool) {
+// trap finds the value of a line that YAML takes apart although it was meant as one text. wrong is where the parser gave up,
+// column is where the value begins.
+func trap(line string, wrong int) (column int, hint string, ok bool) {
 	m := keyLine.FindStringSubmatch(line)
 	if m == nil {
 		return 0, "", false
@@ -142,13 +145,60 @@ func trap(line string) (column int, hint string, ok bool) {
 		if rest == nil || rest[2][0] == '#' {
 			return 0, "", false
 		}
-	case first == '{':
-		return column, "inside { } and [ ], quote every text that holds one of , [ ] { } or ${…}", true
+	case first == '{' || first == '[':
+		if wrong < column {
+			return 0, "", false
+		}
+		at, inner := innerText([]rune(value), wrong-column)
+		if inner == "" {
+			return 0, "", false
+		}
+		return column + at, "quote it: " + quoted(inner), true
 	case question.MatchString(value), strings.Contains(value, ": "):
 	default:
 		return 0, "", false
 	}
-	return column, "quote it: " + strings.TrimPrefix(key, "- ") + " " + quoted(value), true
+	key = strings.TrimPrefix(key, "- ")
+	if slices.Contains(scriptKeys, key) {
+		return column, "write the script after `" + key + " |`, indented", true
+	}
+	return column, "quote it: " + key + " " + quoted(value), true
+}
+
+// scriptKeys are the keys whose values are scripts, as they stand in a line.
+var scriptKeys = []string{"transform:", "poll:", "functions:", "relay:", "on_timer:"}
+
+// innerText is the text of a flow collection in which the character number wrong stands, and where it begins.
+func innerText(value []rune, wrong int) (at int, text string) {
+	wrong = min(wrong, len(value))
+	for i := 1; i < wrong; i++ {
+		before := value[i-1]
+		if value[i] == ' ' || before != ' ' && before != '{' && before != '[' {
+			continue
+		}
+		left := strings.TrimRight(string(value[:i]), " ")
+		if strings.HasSuffix(left, ":") || strings.HasSuffix(left, ",") || strings.HasSuffix(left, "{") && before != '$' || strings.HasSuffix(left, "[") {
+			if depth(string(value[at:i])) > 0 && at > 0 && !strings.HasSuffix(left, ":") {
+				continue
+			}
+			at = i
+		}
+	}
+	open := 0
+	for i := at; i < len(value); i++ {
+		switch value[i] {
+		case '(', '[', '{':
+			open++
+		case ')', ']', '}', ',':
+			if open == 0 {
+				return at, strings.TrimSpace(string(value[at:i]))
+			}
+			if value[i] != ',' {
+				open--
+			}
+		}
+	}
+	return at, strings.TrimSpace(string(value[at:]))
 }
 
 // builder turns the parser's tree into nodes.
@@ -299,6 +349,7 @@ func (b *builder) mapping(n ast.Node, values []*ast.MappingValueNode) *node {
 			values = slices.Insert(slices.Clone(values), i+1, more...)
 		}
 		value := b.value(pair.Value, key)
+		value.head = key
 		if key.kind != scalar {
 			b.problem(b.src.file, key.line, key.column, "yaml.key", fmt.Sprintf("%s stands where a key is expected", key.what()), "quote the key, or the value that was split here")
 			continue

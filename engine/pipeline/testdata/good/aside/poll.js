@@ -1,0 +1,4 @@
+export function* poll(config, state) {
+  yield Message({ value: 1 });
+  yield State({ n: 1 });
+}

@@ -1,0 +1,3 @@
+export function* transform(msg, state) {
+  yield Message({ value: msg.value });
+}
