@@ -1,10 +1,13 @@
 package pipeline
 
+//go:generate go test -run TestSchemaIsOfTheTypes -update .
+
 // Spec is one pipeline file as it is written. Its fields are the keys of the language: the decoder and the JSON Schema are
-// both made from them, and their comments are what an editor shows.
+// both made from them, and their comments are what an editor shows. Besides `json`, the key, their tags are: need, why a key
+// may not be missing, and instead, what may stand in its place; default, pattern and schema speak to the JSON Schema alone.
 type Spec struct {
 	// The name of the pipeline: the prefix of every Kafka name that its stages derive. Letters, digits, `.`, `_` and `-`.
-	Pipeline Text `json:"pipeline" need:"it is the prefix of every Kafka name that the stages derive"`
+	Pipeline Text `json:"pipeline" pattern:"name" need:"it is the prefix of every Kafka name that the stages derive"`
 	// What the pipeline is for, in words.
 	Description Text `json:"description"`
 	// Settings of the pipeline's own: read as `vars.name` in scripts, expressions and templates.
@@ -29,9 +32,9 @@ type TopicSpec struct {
 	// Settings of the topic as Kafka names them, such as `retention.ms` and `cleanup.policy`.
 	Config Settings `json:"config"`
 	// How the bytes of a key are read and written.
-	Key Format `json:"key"`
+	Key Format `json:"key" default:"string"`
 	// How the bytes of a value are read and written.
-	Value Format `json:"value"`
+	Value Format `json:"value" default:"json"`
 	// Records that fill the topic once, before stages start.
 	Seed *SeedSpec `json:"seed"`
 }
@@ -43,9 +46,9 @@ type DefaultsSpec struct {
 	// Settings of a topic as Kafka names them. A topic's own setting wins, one by one.
 	Config Settings `json:"config"`
 	// How the bytes of a key are read and written.
-	Key Format `json:"key"`
+	Key Format `json:"key" default:"string"`
 	// How the bytes of a value are read and written.
-	Value Format `json:"value"`
+	Value Format `json:"value" default:"json"`
 }
 
 // SeedSpec is what fills a topic: a file, or records that stand in the pipeline.
@@ -63,7 +66,7 @@ type SeedSpec struct {
 type ExtractorSpec struct {
 	// The name of the stage in Kafka; by default the pipeline's name, a hyphen and the stage's name. A change strands the
 	// stage's state.
-	ApplicationID Text `json:"application_id"`
+	ApplicationID Text `json:"application_id" pattern:"name"`
 	// How long from the start of one poll of a config to the start of its next.
 	Every Duration `json:"every" need:"it says how often to poll" instead:"cron"`
 	// What there is to poll: each config is polled on its own, with a state of its own. Without it there is one config, `{}`
@@ -76,20 +79,20 @@ type ExtractorSpec struct {
 	// What `state` is for a config that has none yet.
 	State Object `json:"state"`
 	// The script that reads: `config` and `state` are in scope, `yield Message({…})` writes and `yield State({…})` commits.
-	Poll Script `json:"poll"`
+	Poll Script `json:"poll" schema:"required"`
 	// How long the script may take from a resume to its next yield of State or its end.
-	Timeout Duration `json:"timeout"`
+	Timeout Duration `json:"timeout" default:"5m"`
 	// What becomes of a poll that fails: `fail` ends the process with exit status 1.
-	OnError PollPolicy `json:"on_error"`
+	OnError PollPolicy `json:"on_error" default:"fail"`
 }
 
 // TransformerSpec is a stage that reads topics and writes exactly once. It has either a `transform` or a `message`.
 type TransformerSpec struct {
 	// The name of the stage in Kafka; by default the pipeline's name, a hyphen and the stage's name. A change strands the
 	// stage's state and its place in the inputs.
-	ApplicationID Text `json:"application_id"`
+	ApplicationID Text `json:"application_id" pattern:"name"`
 	// The topics that the stage reads, in the order in which they are taken. As a mapping, `msg.input` is the name.
-	InputTopics Inputs `json:"input_topics"`
+	InputTopics Inputs `json:"input_topics" schema:"required"`
 	// The topics that the stage may write to.
 	OutputTopics Names `json:"output_topics"`
 	// An expression that tells which records the stage is for; the others are passed over.
@@ -104,12 +107,12 @@ type TransformerSpec struct {
 	// What a record becomes, without a script: every leaf is an expression.
 	Message *MessageSpec `json:"message"`
 	// How long the script may take for one record.
-	Timeout Duration `json:"timeout"`
+	Timeout Duration `json:"timeout" default:"30s"`
 	// What becomes of a record that cannot be decoded: `fail` ends the process with exit status 1, `skip` passes it over.
-	OnInvalid Policies `json:"on_invalid"`
+	OnInvalid Policies `json:"on_invalid" default:"fail"`
 	// What becomes of a record whose script or expression fails: `fail` ends the process with exit status 1, `skip` passes
 	// the record over.
-	OnError Policies `json:"on_error"`
+	OnError Policies `json:"on_error" default:"fail"`
 }
 
 // MessageSpec is an output record as expressions. A literal text is quoted inside: `status: '"CRITICAL"'`.
@@ -119,7 +122,7 @@ type MessageSpec struct {
 	// The key; by default that of the input.
 	Key Leaves `json:"key"`
 	// The value; `null` is a tombstone. By default that of the input.
-	Value Leaves `json:"value"`
+	Value Leaves `json:"value" schema:"required"`
 	// The headers by name, or one expression such as `headers`.
 	Headers Leaves `json:"headers"`
 	// Milliseconds since 1970; by default those of the input.

@@ -1,0 +1,350 @@
+package pipeline
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+	"github.com/flechtwerk/flechtwerk/schemas"
+)
+
+const schemaFile = "../../schemas/pipeline.schema.json"
+
+// schema is an object of a JSON Schema whose members keep their order.
+type schema []member
+
+type member struct {
+	name  string
+	value any
+}
+
+func (s schema) MarshalJSON() ([]byte, error) {
+	out := []byte{'{'}
+	for i, m := range s {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		var value bytes.Buffer
+		e := json.NewEncoder(&value)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(m.value); err != nil {
+			return nil, err
+		}
+		out = append(append(rawjson.AppendString(out, m.name), ':'), bytes.TrimSpace(value.Bytes())...)
+	}
+	return append(out, '}'), nil
+}
+
+func any1(of ...schema) schema { return schema{{"anyOf", of}} }
+
+func object(values any) schema {
+	return schema{{"type", "object"}, {"additionalProperties", values}}
+}
+
+var (
+	textSchema = schema{{"type", "string"}}
+	// fromEnv stands beside the type of a field that is no text: what the environment holds decides.
+	fromEnv       = schema{{"type", "string"}, {"pattern", `\$\{`}}
+	scalarSchema  = schema{{"type", []string{"string", "number", "boolean"}}}
+	namePattern   = `^[a-zA-Z0-9._-]+$|\$\{`
+	leavesPattern = any1(schema{{"type", []string{"string", "number", "boolean", "null"}}},
+		schema{{"type", "array"}, {"items", ref("Leaves")}}, object(ref("Leaves")))
+	scriptSchema = any1(textSchema, schema{{"type", "object"}, {"additionalProperties", false}, {"required", []string{"script"}},
+		{"properties", schema{{"script", schema{{"type", "string"}, {"pattern", `\.js$|\$\{`}}}}}})
+)
+
+func words(w ...string) schema { return any1(schema{{"enum", w}}, fromEnv) }
+
+func ref(name string) schema { return schema{{"$ref", "#/definitions/" + name}} }
+
+// leafSchemas are the schemas of the types that read themselves.
+var leafSchemas = map[reflect.Type]schema{
+	reflect.TypeFor[Text]():       textSchema,
+	reflect.TypeFor[Count]():      any1(schema{{"type", "integer"}, {"minimum", 1}}, fromEnv),
+	reflect.TypeFor[Duration]():   {{"type", "string"}, {"pattern", `^[0-9]+(ms|s|m|h|d)$|\$\{`}},
+	reflect.TypeFor[Object]():     {{"type", "object"}},
+	reflect.TypeFor[Settings]():   object(scalarSchema),
+	reflect.TypeFor[Format]():     words("json", "string", "bytes"),
+	reflect.TypeFor[PollPolicy](): words("fail"),
+	reflect.TypeFor[Policies]():   words("fail", "skip"),
+	reflect.TypeFor[Names]():      any1(textSchema, schema{{"type", "array"}, {"items", textSchema}, {"minItems", 1}}),
+	reflect.TypeFor[Inputs](): any1(textSchema, schema{{"type", "array"}, {"items", textSchema}, {"minItems", 1}},
+		append(object(textSchema), member{"minProperties", 1})),
+	reflect.TypeFor[Rows]():       {{"type", "array"}, {"minItems", 1}},
+	reflect.TypeFor[Script]():     scriptSchema,
+	reflect.TypeFor[Inline]():     textSchema,
+	reflect.TypeFor[Expression](): scalarSchema,
+	reflect.TypeFor[Leaves]():     ref("Leaves"),
+}
+
+// generator makes the JSON Schema of the Spec types.
+type generator struct {
+	comments    map[string]string // by Type and Type.Field
+	definitions schema
+}
+
+func generate(t *testing.T) []byte {
+	t.Helper()
+	g := &generator{comments: comments(t, "spec.go"), definitions: schema{{"Leaves", leavesPattern}}}
+	root := schema{{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "Flechtwerk pipeline"}}
+	root = append(root, g.structure(reflect.TypeFor[Spec]())...)
+	root = append(root, member{"definitions", g.definitions})
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(root); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func (g *generator) structure(t reflect.Type) schema {
+	out := schema{{"description", g.comments[t.Name()]}, {"type", "object"}, {"additionalProperties", false}}
+	var required []string
+	properties := schema{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key := f.Tag.Get("json")
+		if key == "" {
+			continue
+		}
+		if f.Tag.Get("need") != "" || f.Tag.Get("schema") == "required" {
+			required = append(required, key)
+		}
+		property := schema{{"description", g.comments[t.Name()+"."+f.Name]}}
+		property = append(property, g.value(f.Type)...)
+		if f.Tag.Get("pattern") == "name" {
+			property = append(property, member{"pattern", namePattern})
+		}
+		if d := f.Tag.Get("default"); d != "" {
+			property = append(property, member{"default", d})
+		}
+		properties = append(properties, member{key, property})
+	}
+	if len(required) > 0 {
+		out = append(out, member{"required", required})
+	}
+	switch t {
+	case reflect.TypeFor[TransformerSpec]():
+		out = append(out, member{"oneOf", []schema{{{"required", []string{"transform"}}}, {{"required", []string{"message"}}}}})
+	case reflect.TypeFor[SeedSpec]():
+		out = append(out, member{"oneOf", []schema{{{"required", []string{"file"}}}, {{"required", []string{"records"}}}}})
+	}
+	return append(out, member{"properties", properties})
+}
+
+// value is the schema of a field's type.
+func (g *generator) value(t reflect.Type) schema {
+	if s, ok := leafSchemas[t]; ok {
+		return s
+	}
+	if t.Kind() == reflect.Pointer {
+		return schema{{"allOf", []schema{g.define(t.Elem())}}}
+	}
+	if items, ok := t.FieldByName("Items"); ok { // Named
+		inner := items.Type.Elem().Field(1).Type
+		s, isLeaf := leafSchemas[inner]
+		if !isLeaf {
+			s = g.define(inner)
+		}
+		if inner == reflect.TypeFor[TopicSpec]() {
+			s = any1(s, schema{{"type", "null"}})
+		}
+		out := object(s)
+		if !isLeaf {
+			out = append(out, member{"propertyNames", schema{{"pattern", namePattern}}})
+		}
+		return out
+	}
+	return g.define(t)
+}
+
+func (g *generator) define(t reflect.Type) schema {
+	name := strings.TrimSuffix(t.Name(), "Spec")
+	if !slices.ContainsFunc(g.definitions, func(m member) bool { return m.name == name }) {
+		g.definitions = append(g.definitions, member{name, nil})
+		at := len(g.definitions) - 1
+		g.definitions[at].value = g.structure(t)
+	}
+	return ref(name)
+}
+
+// comments reads the comments of the types and fields of a file.
+func comments(t *testing.T, file string) map[string]string {
+	t.Helper()
+	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	line := func(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }
+	for _, decl := range tree.Decls {
+		general, ok := decl.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, spec := range general.Specs {
+			typ, ok := spec.(*ast.TypeSpec)
+			if !ok {
+				continue
+			}
+			// What a comment says after its first words is for people who read the code.
+			_, about, _ := strings.Cut(line(general.Doc), " is ")
+			about, _, _ = strings.Cut(about, ". Its fields")
+			out[typ.Name.Name] = strings.ToUpper(about[:1]) + about[1:]
+			for _, f := range typ.Type.(*ast.StructType).Fields.List {
+				out[typ.Name.Name+"."+f.Names[0].Name] = line(f.Doc)
+			}
+		}
+	}
+	return out
+}
+
+// TestSchemaIsOfTheTypes keeps the JSON Schema equal to the Spec types.
+func TestSchemaIsOfTheTypes(t *testing.T) {
+	text := generate(t)
+	if *update {
+		if err := os.WriteFile(schemaFile, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(schemas.Pipeline), string(text)); diff != "" {
+		t.Errorf("the schema is not that of the types (-file +types; go generate writes it):\n%s", diff)
+	}
+}
+
+// TestEveryKeyIsDescribed demands words for every key, because an editor shows them.
+func TestEveryKeyIsDescribed(t *testing.T) {
+	var walk func(path string, s map[string]any)
+	walk = func(path string, s map[string]any) {
+		properties, _ := s["properties"].(map[string]any)
+		for name, p := range properties {
+			p := p.(map[string]any)
+			if text, _ := p["description"].(string); len(text) < 10 && name != "script" {
+				t.Errorf("%s.%s has no description", path, name)
+			}
+		}
+	}
+	var root map[string]any
+	if err := json.Unmarshal(schemas.Pipeline, &root); err != nil {
+		t.Fatal(err)
+	}
+	walk("", root)
+	for name, d := range root["definitions"].(map[string]any) {
+		walk(name, d.(map[string]any))
+	}
+}
+
+// asJSON is a file as the schema sees it: `${…}` stands as it is.
+func asJSON(t *testing.T, file string) (any, bool) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := corpusOptions()
+	o.ReadFile = os.ReadFile
+	l := &loader{Options: o, set: &Set{lines: map[string][]string{}}}
+	_, root := l.parse(file, text)
+	if root == nil || l.problems.Failed() {
+		return nil, false
+	}
+	return plainValue(root), true
+}
+
+func plainValue(n *node) any {
+	switch n.kind {
+	case mapping:
+		out := map[string]any{}
+		for _, e := range n.entries {
+			out[e.key.text] = plainValue(e.value)
+		}
+		return out
+	case list:
+		out := []any{}
+		for _, item := range n.items {
+			out = append(out, plainValue(item))
+		}
+		return out
+	case scalar:
+		if n.style == bare {
+			switch resolve(n.text) {
+			case isBool:
+				return strings.ToLower(n.text) == "true"
+			case isInteger, isFloat:
+				return json.Number(number(n.text))
+			}
+		}
+		return n.text
+	default:
+		return nil
+	}
+}
+
+func compileSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schemas.Pipeline))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("pipeline.schema.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("pipeline.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSchemaTakesGoodFiles(t *testing.T) {
+	s := compileSchema(t)
+	files, err := filepath.Glob("testdata/good/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		value, ok := asJSON(t, file)
+		if !ok {
+			t.Errorf("%s does not parse", file)
+			continue
+		}
+		if err := s.Validate(value); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+// TestSchemaCatches demands of the schema what an editor can know: keys, types, words and shapes.
+func TestSchemaCatches(t *testing.T) {
+	s := compileSchema(t)
+	for _, name := range []string{
+		"unknown-field", "unknown-top", "misplaced-field", "wrong-types", "missing-required", "both-bodies", "durations", "bad-words", "bad-names",
+		"later-extractor", "later-transformer", "later-topics", "script-files", "empty-values", "seed-errors", "yaml-list", "yaml-scalar",
+		"input-and-config", "trap-null", "trap-list", "bom", "crlf",
+	} {
+		value, ok := asJSON(t, "testdata/bad/"+name+".yaml")
+		if !ok {
+			t.Errorf("%s does not parse", name)
+			continue
+		}
+		if s.Validate(value) == nil {
+			t.Errorf("the schema takes %s", name)
+		}
+	}
+}
