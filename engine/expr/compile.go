@@ -181,9 +181,12 @@ func start(n ast.Node) int {
 }
 
 func constant(v Value, pos int) node {
-	return finish(node{
-		eval: func(*Env) Value { return v }, pos: pos, types: v.types(), constant: true, value: v,
-	})
+	n := node{eval: func(*Env) Value { return v }, pos: pos, types: v.types(), constant: true, value: v}
+	var env Env
+	if text := env.appendJSON(nil, v, pos); env.failure.code == "" {
+		n.json = func(dst []byte, _ *Env) []byte { return append(dst, text...) }
+	}
+	return finish(n)
 }
 
 // finish makes the ways of a node that it does not have.

@@ -372,8 +372,10 @@ func (w *walk) enter(env *Env, it *elements) bool {
 	if !env.spend(costVisit) {
 		return false
 	}
-	f := &env.frames[w.slot]
-	f.item, f.index = it.value, it.index
+	if w.body != nil {
+		f := &env.frames[w.slot]
+		f.item, f.index = it.value, it.index
+	}
 	return true
 }
 
@@ -478,7 +480,7 @@ func (w *walk) sum(env *Env) Value {
 		case v.types() != tNumber:
 			return env.fail(w.pos, CodeOperand, "sum takes numbers, and here is "+v.types().String())
 		}
-		total = arithmetics["+"](env, total, v, w.pos)
+		total = combines["+"](env, total, v, w.pos)
 	}
 	return total
 }

@@ -83,13 +83,13 @@ var elsewhere = map[string]string{
 // hintForName says what may have been meant by a name that is not in scope.
 func hintForName(name string, scope []string) string {
 	known := append(slices.Clone(scope), "true", "false", "nil")
-	if hint := didYouMean(name, known); hint != "" && elsewhere[name] == "" {
-		return hint
-	}
 	if slices.Contains([]string{"key", "value", "headers", "timestamp", "topic", "partition", "offset"}, name) {
 		return "there is no record here; in scope: " + list(scope)
 	}
 	if hint := elsewhere[name]; hint != "" {
+		return hint
+	}
+	if hint := didYouMean(name, known); hint != "" {
 		return hint
 	}
 	return `a literal text is quoted inside the expression: '"` + name + `"'; in scope: ` + list(scope)

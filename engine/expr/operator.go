@@ -83,17 +83,7 @@ func (c *compiler) binary(n *ast.BinaryNode, pos int) node {
 	case "contains", "startsWith", "endsWith", "matches":
 		return c.textTest(op, left, right, at, pos)
 	}
-	return c.errorAt(at, CodeSyntax, fmt.Sprintf("there is no operator %s", n.Operator), operatorHint(n.Operator))
-}
-
-func operatorHint(op string) string {
-	switch op {
-	case "=":
-		return "equality is =="
-	case "&", "|":
-		return "write && and ||, or and and or; bits have bitand and bitor"
-	}
-	return ""
+	return c.errorAt(at, CodeSyntax, fmt.Sprintf("there is no operator %s", n.Operator), "")
 }
 
 func (c *compiler) logical(n *ast.BinaryNode, pos int) node {
@@ -216,7 +206,6 @@ func holdsFor(op string) func(int) bool {
 // pathOrder is the quick way for a member of the record against a constant number. Short numbers are doubles without loss,
 // so that they are compared as such; long ones take the exact way.
 func pathOrder(path []string, limit Value, op string) func(*Env) bool {
-	const exact = 15 // digits that a double holds
 	double := limit.double()
 	short := limit.kind == kFloat || double > -1e15 && double < 1e15
 	holds := holdsFor(op)
@@ -225,7 +214,7 @@ func pathOrder(path []string, limit Value, op string) func(*Env) bool {
 		if span == "" || span[0] != '-' && span[0]-'0' > 9 {
 			return false
 		}
-		if !short || len(span) > exact {
+		if !short || len(span) > quickDigits {
 			c, ok := compareNumbers(parseNumber(span), limit)
 			return ok && holds(c)
 		}
@@ -241,38 +230,6 @@ func pathOrder(path []string, limit Value, op string) func(*Env) bool {
 			return f >= double
 		}
 	}
-}
-
-var tens = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
-
-// quickFloat is a JSON number of at most 15 characters as the nearest double. Without an exponent its digits and the power of
-// ten of its fraction are both exact doubles, so that one division rounds right (W. Clinger, How to read floating point
-// numbers accurately, 1990).
-func quickFloat(s string) float64 {
-	i, point := 0, -1
-	if s[0] == '-' {
-		i = 1
-	}
-	var digits int64
-	for ; i < len(s); i++ {
-		d := s[i] - '0'
-		if d <= 9 {
-			digits = digits*10 + int64(d)
-			continue
-		}
-		if s[i] != '.' {
-			return rawjson.Float(bytesOf(s))
-		}
-		point = i
-	}
-	f := float64(digits)
-	if point >= 0 {
-		f /= tens[len(s)-point-1]
-	}
-	if s[0] == '-' {
-		return -f
-	}
-	return f
 }
 
 // arithmetic compiles + - * / % ** ^. + also joins texts.
@@ -294,13 +251,15 @@ func (c *compiler) arithmetic(op string, left, right node, at, pos int) node {
 	}
 	c.meets(left, right)
 	a, b := left.eval, right.eval
-	combine := arithmetics[op]
+	combine := combines[op]
 	return c.pure(node{pos: pos, types: left.types&right.types&takes | (left.types|right.types)&tNil, eval: func(env *Env) Value {
-		x, y := a(env), b(env)
+		x, y := env.resolve(a(env)), env.resolve(b(env))
+		if (x.kind == kInt || x.kind == kFloat) && (y.kind == kInt || y.kind == kFloat) {
+			return combine(env, x, y, at)
+		}
 		if x.kind == kNil || y.kind == kNil {
 			return Value{}
 		}
-		x, y = env.resolve(x), env.resolve(y)
 		t := x.types()
 		if t != y.types() || t&takes == 0 {
 			return env.fail(at, CodeOperand, fmt.Sprintf("%s cannot take %s and %s", op, t, y.types()))
@@ -311,14 +270,12 @@ func (c *compiler) arithmetic(op string, left, right node, at, pos int) node {
 			}
 			return textValue(x.str + y.str)
 		}
-		if x.kind == kBig || y.kind == kBig {
-			return env.bigNumber(at)
-		}
-		return combine(env, x, y, at)
+		return env.bigNumber(at)
 	}}, left, right)
 }
 
-var arithmetics = map[string]func(env *Env, x, y Value, at int) Value{
+// combines are the operators over ints and doubles.
+var combines = map[string]func(env *Env, x, y Value, at int) Value{
 	"+": func(env *Env, x, y Value, at int) Value {
 		if x.kind == kInt && y.kind == kInt {
 			a, b := x.int(), y.int()
@@ -396,7 +353,7 @@ func (c *compiler) span(left, right node, at, pos int) node {
 		}
 		n := uint64(to) - uint64(from)
 		if n >= budget/costVisit || !env.spend(costVisit*int(n+1)) {
-			env.spend(budget)
+			env.spend(budget + 1)
 			return Value{}
 		}
 		items := make([]Value, n+1)

@@ -8,9 +8,9 @@ import (
 )
 
 // budget is how many units of work one evaluation may spend. A byte that is made costs one, an element that is visited or
-// made costVisit, and bytesPerUnit bytes that are walked over one. It allows some four million visits, about a second.
+// made costVisit, and bytesPerUnit bytes that are walked over one. It allows two million visits, about half a second.
 const (
-	budget       = 64 << 20
+	budget       = 32 << 20
 	costVisit    = 16
 	bytesPerUnit = 8
 )

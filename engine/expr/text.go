@@ -46,7 +46,7 @@ var textFunctions = map[string]*function{
 			found = n
 		}
 		if found > budget || !env.spend(len(a[0].str)) || found*int64(len(a[2].str)) > budget || !env.spend(int(found)*len(a[2].str)) {
-			env.spend(budget)
+			env.spend(budget + 1)
 			return Value{}
 		}
 		return textValue(strings.Replace(a[0].str, a[1].str, a[2].str, int(max(n, -1))))
@@ -57,7 +57,7 @@ var textFunctions = map[string]*function{
 			return env.fail(pos, CodeOperand, "repeat takes a whole number that is not negative")
 		}
 		if n > budget || n*int64(len(a[0].str)) > budget || !env.spend(int(n)*len(a[0].str)) {
-			env.spend(budget)
+			env.spend(budget + 1)
 			return Value{}
 		}
 		return textValue(strings.Repeat(a[0].str, int(n)))

@@ -115,6 +115,13 @@ func resolve(v Value) Value {
 
 // resolve is resolve, paid for.
 func (env *Env) resolve(v Value) Value {
+	if v.kind <= kFloat {
+		return v
+	}
+	return env.decode(v)
+}
+
+func (env *Env) decode(v Value) Value {
 	env.left -= len(v.str) / bytesPerUnit
 	return resolve(v)
 }
@@ -139,7 +146,7 @@ func parseNumber(s string) Value {
 		}
 		return Value{kind: kInt, num: uint64(n), str: s}
 	}
-	if rawjson.IsInteger(bytesOf(s)) {
+	if len(s)-i > 18 && rawjson.IsInteger(bytesOf(s)) {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
 			return Value{kind: kBig, str: s}
@@ -147,11 +154,52 @@ func parseNumber(s string) Value {
 		return Value{kind: kInt, num: uint64(n), str: s}
 	}
 double:
-	f := rawjson.Float(bytesOf(s))
+	f := 0.0
+	if len(s) <= quickDigits {
+		f = quickFloat(s)
+	} else {
+		f = rawjson.Float(bytesOf(s))
+	}
 	if math.IsInf(f, 0) {
 		return Value{kind: kBig, str: s}
 	}
 	return Value{kind: kFloat, num: math.Float64bits(f), str: s}
+}
+
+// quickDigits is how many digits a double holds, whatever they are.
+const quickDigits = 15
+
+var tens = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
+
+// quickFloat is a JSON number of at most quickDigits characters as the nearest double. Without an exponent its digits and the
+// power of ten of its fraction are both exact doubles, so that one division rounds right (W. Clinger, How to read floating
+// point numbers accurately, 1990).
+func quickFloat(s string) float64 {
+	i, point := 0, -1
+	if s[0] == '-' {
+		i = 1
+	}
+	var digits int64
+	for ; i < len(s); i++ {
+		d := s[i] - '0'
+		if d <= 9 {
+			digits = digits*10 + int64(d)
+			continue
+		}
+		if s[i] != '.' {
+			f, _ := strconv.ParseFloat(s, 64)
+			return f
+		}
+		point = i
+	}
+	f := float64(digits)
+	if point >= 0 {
+		f /= tens[len(s)-point-1]
+	}
+	if s[0] == '-' {
+		return -f
+	}
+	return f
 }
 
 func (v Value) int() int64     { return int64(v.num) }
@@ -336,7 +384,7 @@ func (env *Env) member(v Value, name string) Value {
 // element is element n of a list, counted from the end where n is negative, or nil.
 func (env *Env) element(v Value, n int64) Value {
 	if v.kind == kRawList {
-		env.left -= len(v.str) / bytesPerUnit
+		env.left -= len(v.str)
 	}
 	if n < 0 && v.isList() {
 		n += int64(length(v))
