@@ -13,8 +13,12 @@ func View(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 // Find answers the value of the last member called name, as a span of data, or nil.
 func Find(data []byte, members []Member, name string) []byte {
 	for i := len(members) - 1; i >= 0; i-- {
-		if m := &members[i]; m.Is(data, name) {
-			return data[m.Start:m.End]
+		m := &members[i]
+		// The length alone rules most names out, without a call.
+		if m.Escaped || int(m.NameEnd-m.NameStart) == len(name) {
+			if m.Is(data, name) {
+				return data[m.Start:m.End]
+			}
 		}
 	}
 	return nil
