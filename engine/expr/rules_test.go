@@ -5,7 +5,6 @@ import (
 	"iter"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 )
