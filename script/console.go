@@ -78,7 +78,7 @@ func inspectInto(v *vm, b *strings.Builder, value goja.Value, depth int) {
 			return
 		}
 		b.WriteByte('[')
-		for i, e := range v.elements(o) {
+		for i, e := range v.values.elements(o) {
 			if i > 0 {
 				b.WriteByte(',')
 			}

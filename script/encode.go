@@ -18,6 +18,8 @@ type encoder struct {
 	path  []string // member names and indexes down to the value under way
 	open  []*goja.Object
 	limit int // the largest text, in bytes
+
+	entries []entry // of the lazy objects under way
 }
 
 // maxValue is the largest value that is encoded, in bytes. It is far above what Kafka takes.
@@ -25,11 +27,50 @@ const maxValue = 256 << 20
 
 // encode appends value as compact JSON. It throws a refusal that names the field where a value cannot leave.
 func (e *encoder) encode(dst []byte, value goja.Value) []byte {
-	e.dst, e.path, e.open = dst, e.path[:0], e.open[:0]
+	e.dst, e.path, e.open, e.entries = dst, e.path[:0], e.open[:0], e.entries[:0]
 	if !e.value(value) {
 		e.refuse("it is undefined", "value: null is a tombstone")
 	}
 	dst, e.dst = e.dst, nil
+	return dst
+}
+
+// encodeLazy appends a lazy object.
+func (e *encoder) encodeLazy(dst []byte, l *lazy) []byte {
+	e.dst, e.path, e.open, e.entries = dst, e.path[:0], e.open[:0], e.entries[:0]
+	e.lazy(l)
+	dst, e.dst = e.dst, nil
+	return dst
+}
+
+// encodeMember is the JSON of a member, or nil if it is undefined.
+func (e *encoder) encodeMember(name string, value goja.Value) []byte {
+	e.dst, e.path, e.open, e.entries = nil, e.path[:0], e.open[:0], e.entries[:0]
+	ok := e.member(name, value)
+	dst := e.dst
+	if e.dst = nil; !ok {
+		return nil
+	}
+	return dst
+}
+
+// literal appends the object of a literal without making it.
+func (e *encoder) literal(dst []byte, s *shape, parts []goja.Value) []byte {
+	e.dst, e.path, e.open, e.entries = append(dst, '{'), e.path[:0], e.open[:0], e.entries[:0]
+	first := true
+	for i, name := range s.quoted {
+		start := len(e.dst)
+		if !first {
+			e.dst = append(e.dst, ',')
+		}
+		e.dst = append(e.dst, name...)
+		if e.member(s.names[i], parts[i]) {
+			first = false
+		} else {
+			e.dst = e.dst[:start]
+		}
+	}
+	dst, e.dst = append(e.dst, '}'), nil
 	return dst
 }
 
@@ -112,6 +153,17 @@ func (e *encoder) object(o *goja.Object) bool {
 	if len(e.open) >= rawjson.MaxDepth {
 		e.refuse("it is nested too deep", "")
 	}
+	if l := e.vm.values.lazyOf(o); l != nil {
+		e.enter(o)
+		if i := l.changed("toJSON"); i >= 0 && isFunction(l.changes[i].value) {
+			ok := e.plain(o)
+			e.leave()
+			return ok
+		}
+		e.lazy(l)
+		e.leave()
+		return true
+	}
 	switch class := o.ClassName(); class {
 	case "Array":
 		e.enter(o)
@@ -157,12 +209,21 @@ func (e *encoder) enter(o *goja.Object) {
 func (e *encoder) leave() { e.open = e.open[:len(e.open)-1] }
 
 func (e *encoder) array(o *goja.Object) {
+	from := e.vm.values.origins[o]
+	if from != nil && e.vm.values.untouched(o) {
+		e.dst = append(e.dst, from.raw...)
+		return
+	}
 	e.dst = append(e.dst, '[')
-	for i, element := range e.vm.elements(o) {
+	for i, element := range e.vm.values.elements(o) {
 		if i > 0 {
 			e.dst = append(e.dst, ',')
 		}
-		e.path = append(e.path, "["+strconv.Itoa(i)+"]")
+		if from != nil && i < len(from.parts) && element != nil && e.vm.values.same(from.parts[i], element) {
+			e.dst = append(e.dst, from.parts[i].raw...)
+			continue
+		}
+		e.path = append(e.path, indexName(i))
 		if !e.value(element) {
 			e.dst = append(e.dst, "null"...)
 		}
@@ -173,11 +234,14 @@ func (e *encoder) array(o *goja.Object) {
 
 // plain appends the own enumerable members of an object; its toJSON comes first, as in JSON.stringify.
 func (e *encoder) plain(o *goja.Object) bool {
+	from := e.vm.values.origins[o]
+	if from != nil && from.raw != nil && e.vm.values.untouched(o) {
+		e.dst = append(e.dst, from.raw...)
+		return true
+	}
 	if toJSON, ok := goja.AssertFunction(o.Get("toJSON")); ok {
 		value, err := toJSON(o)
-		if err != nil {
-			panic(err)
-		}
+		must(err)
 		return e.value(value)
 	}
 	e.dst = append(e.dst, '{')
@@ -188,16 +252,27 @@ func (e *encoder) plain(o *goja.Object) bool {
 			e.dst = append(e.dst, ',')
 		}
 		e.dst = append(rawjson.AppendString(e.dst, name), ':')
-		e.path = append(e.path, name)
-		if e.value(o.Get(name)) {
+		value := o.Get(name)
+		if from != nil {
+			if raw := e.vm.values.rawMember(o, name, value); raw != nil {
+				e.dst = append(e.dst, raw...)
+				first = false
+				continue
+			}
+		}
+		if e.member(name, value) {
 			first = false
 		} else {
 			e.dst = e.dst[:start]
 		}
-		e.path = e.path[:len(e.path)-1]
 	}
 	e.dst = append(e.dst, '}')
 	return true
+}
+
+func isFunction(value goja.Value) bool {
+	_, ok := goja.AssertFunction(value)
+	return ok
 }
 
 func (e *encoder) date(o *goja.Object) {

@@ -83,6 +83,7 @@ func (e *Error) Unwrap() error { return e.err }
 type refusal struct {
 	code, message, hint string
 	err                 error
+	call                uint64 // which call an interrupt is meant for
 }
 
 func (r *refusal) Error() string { return r.message }

@@ -35,10 +35,11 @@ func fieldOf(name string) field {
 	return 0
 }
 
-// shape is an object literal that spreads something: its members in order. A spread has no name.
+// shape is an object literal that runs natively: its members in order. A spread has no name.
 type shape struct {
 	names  []string
 	spread []bool
+	quoted []string // of a literal that spreads nothing: the names as JSON, with the colon
 }
 
 // messageShape is a Message({…}) literal: its members in order.
@@ -131,7 +132,7 @@ func (v *vm) yield(call goja.FunctionCall) goja.Value {
 			v.send(v.draftOf(box.inner))
 			return goja.Undefined()
 		case *stateBox:
-			v.keep(v.encodeState(box.value))
+			v.keep(box.value)
 			return goja.Undefined()
 		}
 	}
@@ -252,10 +253,24 @@ func (v *vm) send(d *draft) {
 	} else {
 		m.Key = v.defaultKey(topic)
 	}
-	if d.object != nil {
-		d.value = v.literal(d.object, d.parts)
+	switch {
+	case d.object == nil:
+		m.Value = v.value(d.value, topic)
+	case topic.Value != stream.JSON:
+		m.Value = v.value(v.literal(d.object, d.parts), topic)
+	case d.object.quoted != nil:
+		m.Value = v.arena.Keep(v.encoder.literal(v.arena.Grab(512), d.object, d.parts))
+	default:
+		if l := v.firstLazy(d.object, d.parts); l != nil {
+			s := &v.scratch
+			s.vs, s.text, s.index = l.vs, l.text, nil
+			s.changes = append(s.changes[:0], l.changes...)
+			v.fill(s, d.object, d.parts)
+			m.Value = v.arena.Keep(v.encoder.encodeLazy(v.arena.Grab(512+len(l.text.raw)), s))
+		} else {
+			m.Value = v.value(v.literal(d.object, d.parts), topic)
+		}
 	}
-	m.Value = v.value(d.value, topic)
 	if topic.MaxMessage > 0 {
 		if size := messageSize(&m); size > topic.MaxMessage {
 			v.throw(refuse(CodeTooLarge, "send less, or raise max.message.bytes of the topic",

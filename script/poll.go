@@ -93,10 +93,12 @@ type run struct {
 func (r *run) run() (err error, reusable bool) {
 	v := r.vm
 	v.messages, v.arena, v.index = &r.page.Messages, &r.arena, 0
-	v.values.bigs = v.values.bigs[:0]
+	v.values.begin()
 	v.proceed, v.keep = r.proceed, r.boundary
 	v.defaultTimestamp = v.now
-	v.defaultKey = func(topic *stream.Topic) []byte { return v.convertKey([]byte(r.poll.Config.Key), stream.String, topic.Key) }
+	v.defaultKey = func(topic *stream.Topic) []byte {
+		return v.convertKey([]byte(r.poll.Config.Key), stream.String, topic.Key)
+	}
 	r.cursor = r.poll.Cursor
 	if len(r.cursor) == 0 {
 		r.cursor = nil
@@ -114,12 +116,15 @@ func (r *run) run() (err error, reusable bool) {
 		if grace == 0 {
 			grace = time.Second
 		}
-		time.AfterFunc(grace, func() { v.rt.Interrupt(&refusal{code: CodeTimeout, message: "the stage is stopping", err: context.Cause(r.ctx)}) })
+		time.AfterFunc(grace, func() {
+			v.rt.Interrupt(&refusal{code: CodeTimeout, message: "the stage is stopping", err: context.Cause(r.ctx)})
+		})
 	})
 	defer stop()
 	r.resume()
 	failed := v.run(func() error {
-		_, err := v.handler(goja.Undefined(), config, v.values.decode(trim(state)))
+		body, _ := goja.AssertFunction(v.handler)
+		_, err := body(goja.Undefined(), config, v.values.decode(trim(state)))
 		return err
 	})
 	r.pause()
@@ -169,7 +174,8 @@ func (r *run) end(err error) {
 }
 
 // boundary takes a yielded state: what came before it commits with it before the script goes on.
-func (r *run) boundary(state []byte) {
+func (r *run) boundary(value goja.Value) {
+	state := r.vm.encodeState(value)
 	if bytes.Equal(state, r.cursor) && len(r.page.Messages) == 0 {
 		return
 	}
@@ -210,7 +216,7 @@ func (v *vm) config(c *stream.Config) (goja.Value, error) {
 	if kind, _, err := rawjson.Check(raw, nil); err != nil || kind != rawjson.Object {
 		return nil, errors.New("config " + c.Key + ": not a JSON object")
 	}
-	o := v.values.object(trim(raw))
+	o := v.values.ordinary(trim(raw))
 	must(o.DefineDataProperty("$key", v.rt.ToValue(c.Key), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 	return o, nil
 }

@@ -2,12 +2,15 @@ package script
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dop251/goja/ast"
 	"github.com/dop251/goja/file"
 	"github.com/dop251/goja/token"
 	"github.com/dop251/goja/unistring"
+
+	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 )
 
 // binding is what a name stands for.
@@ -722,7 +725,7 @@ func plainMember(p ast.Property) (string, ast.Expression, bool) {
 // object turns a literal that spreads something into a native call. What it cannot take stays a literal.
 func (r *rewriter) object(o *ast.ObjectLiteral) ast.Expression {
 	if !r.plain {
-		if s, args := r.shape(o); s != nil {
+		if s, args := r.shape(o, true); s != nil {
 			r.program.objects = append(r.program.objects, s)
 			return call(fmt.Sprint(nameObject, len(r.program.objects)-1), o.LeftBrace, args...)
 		}
@@ -752,9 +755,9 @@ func (r *rewriter) object(o *ast.ObjectLiteral) ast.Expression {
 }
 
 // shape is an object literal as a list of members, and the expressions that fill it, rewritten. It is nil when the literal
-// spreads nothing or has a member that must stay JavaScript: an accessor, a method, a computed or index-like name,
+// spreads nothing though it should, has one name twice, or has a member that must stay JavaScript: an accessor, a method, a computed or index-like name,
 // __proto__, or a function that takes its name from the member.
-func (r *rewriter) shape(o *ast.ObjectLiteral) (*shape, []ast.Expression) {
+func (r *rewriter) shape(o *ast.ObjectLiteral, spreading bool) (*shape, []ast.Expression) {
 	s := &shape{}
 	spreads := false
 	var exprs []ast.Expression
@@ -776,7 +779,15 @@ func (r *rewriter) shape(o *ast.ObjectLiteral) (*shape, []ast.Expression) {
 		exprs = append(exprs, e)
 	}
 	if !spreads {
-		return nil, nil
+		if spreading {
+			return nil, nil
+		}
+		for i, name := range s.names {
+			if slices.Contains(s.names[:i], name) {
+				return nil, nil
+			}
+			s.quoted = append(s.quoted, string(append(rawjson.AppendString(nil, name), ':')))
+		}
 	}
 	// A later expression that can run code may change a spread object before the copy is made.
 	quiet := true
@@ -832,7 +843,7 @@ func (r *rewriter) emit(at file.Idx, c *ast.CallExpression) ast.Expression {
 		member := messageMember{field: fieldOf(name)}
 		// A value is taken apart only where nothing that is evaluated after it can change it.
 		if o, ok := e.(*ast.ObjectLiteral); ok && member.field == fieldValue && pureFrom(literal.Value[i+1:]) {
-			if s, exprs := r.shape(o); s != nil {
+			if s, exprs := r.shape(o, false); s != nil {
 				member.object = s
 				args = append(args, exprs...)
 			}

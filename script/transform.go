@@ -1,9 +1,10 @@
 package script
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,32 +18,46 @@ func (p *Program) NewTransform(env Env) (stream.Transform, error) {
 	if p.kind != Transform {
 		return nil, fmt.Errorf("stage %s: a %s script cannot transform", env.Stage, p.kind)
 	}
-	t := &transform{program: p, env: env, states: map[string]*stateEntry{}}
+	t := &transform{program: p, env: env}
+	t.states = states{entries: map[string]*stateEntry{}, budget: env.StateCache}
+	if t.states.budget == 0 {
+		t.states.budget = defaultStateCache
+	}
 	if err := t.renew(); err != nil {
 		return nil, err
 	}
+	t.states.initial.raw = trim(t.vm.initial)
+	t.states.initial.scan()
 	return t, nil
 }
 
+// transform runs a batch in one call into the VM: a small loop in JavaScript asks for the next record and calls the
+// body. A body that throws ends the loop; Run takes back what the record yielded, asks what to do, and starts the loop again
+// behind that record.
 type transform struct {
 	program *Program
 	env     Env
-	vm      *vm
-	batch   *stream.Batch
-	states  map[string]*stateEntry
-	changed []*stateEntry
-	current *stateEntry
-	call    atomic.Uint64 // counts the calls; the watchdog reads it
+	vm      *vm // nil after an interrupt, until the next is made
+	loop    goja.Callable
+	states  states
+
+	batch *stream.Batch
+	// The record under way: its place, the messages before it, and its state.
+	record   int
+	messages int
+	entry    *stateEntry
+	failure  error // of the store: ends Run
+	calls    calls
 }
 
-// stateEntry is the state of one key within a batch.
-type stateEntry struct {
-	key     string
-	stored  []byte // what the store has
-	value   []byte // what was yielded last
-	from    int
-	touched bool // is in changed
-}
+// calls tells the watchdog which call runs: a number that grows with each call, times two, plus one while it runs.
+type calls struct{ atomic.Uint64 }
+
+var loopProgram = goja.MustCompile("loop", `(function(next, state, body) {
+	return function() {
+		for (let msg; (msg = next()) !== undefined;) body(msg, state());
+	};
+})`, true)
 
 // renew replaces the VM.
 func (t *transform) renew() error {
@@ -51,26 +66,16 @@ func (t *transform) renew() error {
 		return err
 	}
 	v.defaultKey = t.defaultKey
-	v.defaultTimestamp = func() int64 { return t.batch.Records[v.index].Timestamp }
+	v.defaultTimestamp = func() int64 { return t.batch.Records[t.record].Timestamp }
 	v.keep = t.keep
-	t.vm = v
+	maker, err := v.rt.RunProgram(loopProgram)
+	must(err)
+	makeLoop, _ := goja.AssertFunction(maker)
+	loop, err := makeLoop(goja.Undefined(), v.native("next", 0, t.next), v.native("state", 0, t.state), v.handler)
+	must(err)
+	t.loop, _ = goja.AssertFunction(loop)
+	t.vm, t.states.vm = v, v
 	return nil
-}
-
-func (t *transform) defaultKey(topic *stream.Topic) []byte {
-	record := &t.batch.Records[t.vm.index]
-	return t.vm.convertKey(record.Key, record.Input.Key, topic.Key)
-}
-
-func (t *transform) keep(state []byte) {
-	if t.current == nil {
-		t.vm.throw(refuse(CodeState, "", "the stage has no state"))
-	}
-	t.current.value, t.current.from = state, t.vm.index
-	if !t.current.touched {
-		t.current.touched = true
-		t.changed = append(t.changed, t.current)
-	}
 }
 
 // Run implements stream.Transform.
@@ -78,152 +83,162 @@ func (t *transform) Run(ctx context.Context, batch *stream.Batch) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if t.vm == nil {
-		if err := t.renew(); err != nil {
-			return err
-		}
+	if err := t.run(ctx, batch); err != nil {
+		// The engine drops the batch; what was yielded in it must not be seen by the next.
+		t.states.forget()
+		return err
 	}
-	t.batch = batch
-	t.vm.messages, t.vm.arena = &batch.Messages, &batch.Arena
-	stop := t.watch(ctx)
-	defer stop()
-	for i := range batch.Records {
-		if err := t.record(ctx, i); err != nil {
-			return err
-		}
-	}
-	t.finish()
+	t.states.finish(batch)
 	return nil
 }
 
-func (t *transform) record(ctx context.Context, i int) error {
-	v, batch := t.vm, t.batch
-	record := &batch.Records[i]
-	v.index = i
-	v.messages, v.arena = &batch.Messages, &batch.Arena
-	v.values.bigs = v.values.bigs[:0]
-	var before stateEntry
-	var stateValue goja.Value = goja.Undefined()
-	t.current = nil
-	if batch.States != nil && t.program.namesState {
-		entry, err := t.entry(record.StateKey)
-		if err != nil {
-			return err
+func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
+	t.batch, t.record, t.failure = batch, -1, nil
+	for {
+		if t.vm == nil {
+			if err := t.renew(); err != nil {
+				return err
+			}
 		}
-		t.current, before = entry, *entry
-		if entry.value == nil {
-			stateValue = v.values.decode(v.initial)
+		v := t.vm
+		v.messages, v.arena = &batch.Messages, &batch.Arena
+		stop := t.watch(ctx, v)
+		_, err := t.loop(goja.Undefined())
+		stop()
+		t.calls.Store(t.calls.Load() &^ 1)
+		if err == nil {
+			return t.failure
+		}
+		failed := v.failure(err)
+		t.undo()
+		var stopped *goja.InterruptedError
+		interrupted := errors.As(err, &stopped)
+		if interrupted || failed.code == CodeStack {
+			t.vm = nil
 		} else {
-			stateValue = v.values.decode(entry.value)
+			v.rt.ClearInterrupt()
 		}
-	}
-	messages := len(batch.Messages)
-	t.call.Add(1)
-	failed := v.run(func() error {
-		result, err := v.handler(goja.Undefined(), v.message(record), stateValue)
-		if err != nil {
-			return err
-		}
-		_ = result
-		return nil
-	})
-	if failed == nil {
-		return nil
-	}
-	clear(batch.Messages[messages:])
-	batch.Messages = batch.Messages[:messages]
-	if t.current != nil {
-		touched := t.current.touched
-		*t.current = before
-		t.current.touched = touched
-	}
-	if failed.code == CodeTimeout || failed.code == CodeStack {
-		t.vm = nil
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if err := t.renew(); err != nil {
+		if interrupted {
+			if reason, ok := stopped.Value().(*refusal); ok && reason.call != t.calls.Load()>>1 {
+				t.record-- // meant for the call before: this one runs again
+				continue
+			}
+		}
+		if err := batch.Fail(t.record, failed); err != nil {
 			return err
 		}
 	}
-	if err := batch.Fail(i, failed); err != nil {
-		return err
-	}
-	return nil
 }
 
-func (t *transform) entry(key string) (*stateEntry, error) {
-	if e := t.states[key]; e != nil {
-		return e, nil
+// next begins the next record and answers its msg, or undefined at the end of the batch.
+func (t *transform) next(goja.FunctionCall) goja.Value {
+	t.record++
+	if t.record >= len(t.batch.Records) {
+		return goja.Undefined()
 	}
-	stored, err := t.batch.States.State(key)
-	if err != nil {
-		return nil, err
-	}
-	e := &stateEntry{key: key, stored: append([]byte(nil), stored...), value: append([]byte(nil), stored...)}
-	if len(stored) == 0 {
-		e.stored, e.value = nil, nil
-	}
-	t.states[key] = e
-	return e, nil
-}
-
-// finish turns what was yielded last into changes.
-func (t *transform) finish() {
-	for _, e := range t.changed {
-		e.touched = false
-		if bytes.Equal(e.value, e.stored) {
-			continue
-		}
-		e.stored = e.value
-		change := stream.Change{Key: e.key, From: e.from}
-		if e.value != nil {
-			change.Value = t.batch.Arena.Copy(e.value)
-		}
-		t.batch.Changes = append(t.batch.Changes, change)
-	}
-	clear(t.changed)
-	t.changed = t.changed[:0]
-	clear(t.states)
-}
-
-// watch interrupts a call that runs longer than the timeout, and any call when ctx ends. Instead of a timer per call it
-// looks at intervals whether the call is still the one that it saw before.
-func (t *transform) watch(ctx context.Context) (stop func()) {
 	v := t.vm
+	v.index = t.record
+	v.values.begin()
+	t.messages = len(t.batch.Messages)
+	record := &t.batch.Records[t.record]
+	if t.entry = nil; t.program.namesState && t.batch.States != nil {
+		if t.entry, t.failure = t.states.entry(t.batch.States, record.StateKey); t.failure != nil {
+			return goja.Undefined()
+		}
+	}
+	t.calls.Store((t.calls.Load()>>1+1)<<1 | 1)
+	return v.msg(record)
+}
+
+// state answers the state of the record under way.
+func (t *transform) state(goja.FunctionCall) goja.Value {
+	if t.entry == nil {
+		return goja.Undefined()
+	}
+	return t.states.value(t.entry)
+}
+
+func (t *transform) keep(value goja.Value) {
+	if t.entry == nil {
+		t.vm.throw(refuse(CodeState, "", "the stage has no state"))
+	}
+	t.states.keep(t.entry, value, t.record)
+}
+
+// undo takes back what the record under way yielded.
+func (t *transform) undo() {
+	clear(t.batch.Messages[t.messages:])
+	t.batch.Messages = t.batch.Messages[:t.messages]
+	if t.entry != nil {
+		t.entry.undo(t.record)
+	}
+}
+
+func (t *transform) defaultKey(topic *stream.Topic) []byte {
+	record := &t.batch.Records[t.record]
+	return t.vm.convertKey(record.Key, record.Input.Key, topic.Key)
+}
+
+// watch interrupts a call that runs longer than the timeout, and any call when ctx ends. Instead of setting a timer for each
+// call it looks at intervals whether the call is still the one that it saw before.
+func (t *transform) watch(ctx context.Context, v *vm) (stop func()) {
 	stopCtx := context.AfterFunc(ctx, func() {
 		v.rt.Interrupt(&refusal{code: CodeTimeout, message: "the stage is stopping", err: context.Cause(ctx)})
 	})
 	if t.env.Timeout <= 0 {
 		return func() { stopCtx() }
 	}
-	ticker := time.NewTicker(max(t.env.Timeout/16, time.Millisecond))
-	done := make(chan struct{})
-	go func() {
-		defer ticker.Stop()
-		seen, since := t.call.Load(), time.Now()
-		for {
-			select {
-			case <-done:
-				return
-			case <-ticker.C:
-			}
-			if now := t.call.Load(); now != seen {
-				seen, since = now, time.Now()
-			} else if time.Since(since) >= t.env.Timeout {
-				t.vm.rt.Interrupt(t.vm.overtime())
-			}
-		}
-	}()
-	return func() { stopCtx(); close(done) }
+	w := &watchdog{vm: v, calls: &t.calls, timeout: t.env.Timeout, since: time.Now()}
+	w.interval = max(t.env.Timeout/16, time.Millisecond)
+	w.mu.Lock()
+	w.timer = time.AfterFunc(w.interval, w.look)
+	w.mu.Unlock()
+	return func() {
+		stopCtx()
+		w.mu.Lock()
+		w.stopped = true
+		w.timer.Stop()
+		w.mu.Unlock()
+	}
+}
+
+type watchdog struct {
+	vm                *vm
+	calls             *calls
+	timeout, interval time.Duration
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	stopped bool
+	seen    uint64
+	since   time.Time
+}
+
+func (w *watchdog) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	if now := w.calls.Load(); now != w.seen || now&1 == 0 {
+		w.seen, w.since = now, time.Now()
+	} else if time.Since(w.since) >= w.timeout {
+		reason := w.vm.overtime()
+		reason.call = now >> 1
+		w.vm.rt.Interrupt(reason)
+		return
+	}
+	w.timer.Reset(w.interval)
 }
 
 // Forget implements stream.Transform.
-func (t *transform) Forget() {
-	clear(t.states)
-	clear(t.changed)
-	t.changed = t.changed[:0]
-}
+func (t *transform) Forget() { t.states.forget() }
 
 // Close implements stream.Transform.
-func (t *transform) Close() { t.vm = nil }
+func (t *transform) Close() {
+	t.states.forget()
+	t.vm, t.loop = nil, nil
+}

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func text(body string) stream.Text {
+func bodyText(body string) stream.Text {
 	return stream.Text{File: "tanks.yaml", Line: 31, Column: 7, Indent: 6, Text: body}
 }
 
@@ -77,7 +77,7 @@ func mustCompile(t testing.TB, s Source) *Program {
 }
 
 func TestStateIsCountedPerKey(t *testing.T) {
-	p := mustCompile(t, Source{Body: text(`state.count += 1; state.sum += msg.value.temperature; yield State(state); yield Message({ value: { ...msg.value, count: state.count, mean: state.sum / state.count } });`)})
+	p := mustCompile(t, Source{Body: bodyText(`state.count += 1; state.sum += msg.value.temperature; yield State(state); yield Message({ value: { ...msg.value, count: state.count, mean: state.sum / state.count } });`)})
 	tr, err := p.NewTransform(Env{Stage: "s", Outputs: out, Initial: []byte(`{"count":0,"sum":0}`), Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ state b={"count":1,"sum":1}
 }
 
 func TestErrorsShowTheUsersPlace(t *testing.T) {
-	p := mustCompile(t, Source{Body: text("const é = null;\nif (msg.value.a)  é.foo();\nyield { a: 1 };")})
+	p := mustCompile(t, Source{Body: bodyText("const é = null;\nif (msg.value.a)  é.foo();\nyield { a: 1 };")})
 	tr, err := p.NewTransform(Env{Stage: "s", Outputs: out})
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,8 @@ type Env struct {
 	Grace time.Duration
 	// Now is the clock of Date and of default timestamps; nil is the real one.
 	Now func() time.Time
+	// StateCache is how much state a task keeps decoded between batches, in bytes; 0 is 16 MiB.
+	StateCache int
 	// Console takes what a script prints: level is debug, info, warn or error.
 	Console func(level, text string)
 }
@@ -40,6 +42,9 @@ const (
 	maxString = 32 << 20
 )
 
+// plainValues makes every VM keep values in ordinary objects.
+var plainValues = false
+
 // vm is one goja runtime with a program in it. It is used by one goroutine at a time.
 type vm struct {
 	rt      *goja.Runtime
@@ -47,7 +52,8 @@ type vm struct {
 	env     *Env
 	values  values
 	encoder encoder
-	handler goja.Callable
+	handler *goja.Object
+	slab    []message
 	initial []byte
 
 	// The call under way.
@@ -55,10 +61,11 @@ type vm struct {
 	arena    *stream.Arena
 	index    int
 	draft    draft
+	scratch  lazy
 
 	// What differs between a transform and a poll.
 	proceed          func() // throws if the call is to end
-	keep             func(state []byte)
+	keep             func(state goja.Value)
 	defaultKey       func(topic *stream.Topic) []byte
 	defaultTimestamp func() int64
 }
@@ -67,7 +74,7 @@ type vm struct {
 func newVM(p *Program, env *Env) (*vm, error) {
 	rt := goja.New()
 	v := &vm{rt: rt, program: p, env: env, initial: env.Initial}
-	v.values.rt = rt
+	v.values = newValues(rt, plainValues || p.plain)
 	v.encoder = encoder{vm: v, limit: maxValue}
 	if v.initial == nil {
 		v.initial = []byte("{}")
@@ -92,7 +99,8 @@ func newVM(p *Program, env *Env) (*vm, error) {
 	message := v.native("Message", 1, v.newMessage)
 	state := v.native("State", 1, v.newState)
 	must(state.Set("initial", v.native("initial", 0, func(goja.FunctionCall) goja.Value { return v.values.decode(v.initial) })))
-	varsValue := v.values.decode(vars)
+	ordinary := newValues(rt, true)
+	varsValue := ordinary.decode(trim(vars))
 	console := newConsole(v)
 	for _, o := range []goja.Value{message, state, varsValue, console} {
 		f.deep(o, "")
@@ -136,8 +144,8 @@ func newVM(p *Program, env *Env) (*vm, error) {
 		return nil, v.failure(err)
 	}
 	rt.ClearInterrupt()
-	v.handler, _ = goja.AssertFunction(handler)
-	v.values.bigs = v.values.bigs[:0]
+	v.handler = handler.(*goja.Object)
+	v.values.begin()
 	return v, nil
 }
 
@@ -212,6 +220,9 @@ func (v *vm) snap(call goja.FunctionCall) goja.Value {
 	if !ok {
 		return call.Argument(0)
 	}
+	if l := v.values.lazyOf(o); l != nil {
+		return v.values.expose(l.derive(0))
+	}
 	copied := v.rt.NewObject()
 	v.spread(copied, o)
 	return copied
@@ -222,19 +233,56 @@ func (v *vm) maker(s *shape) func(goja.FunctionCall) goja.Value {
 	return func(call goja.FunctionCall) goja.Value { return v.literal(s, call.Arguments) }
 }
 
-func (v *vm) literal(s *shape, parts []goja.Value) goja.Value {
+// literal makes the object of a literal that spreads something. What begins with a lazy object stays one.
+func (v *vm) literal(s *shape, parts []goja.Value) *goja.Object {
+	if l := v.firstLazy(s, parts); l != nil {
+		d := l.derive(len(parts) - 1)
+		v.fill(d, s, parts)
+		return v.values.expose(d)
+	}
 	o := v.rt.NewObject()
 	for i, name := range s.names {
 		if s.spread[i] {
 			v.spread(o, parts[i])
 		} else {
 			define(o, name, parts[i])
+			v.forget(o, name)
 		}
 	}
 	return o
 }
 
-// spread copies the own enumerable members of value, as {...value} does.
+func (v *vm) firstLazy(s *shape, parts []goja.Value) *lazy {
+	if o, ok := parts[0].(*goja.Object); ok && s.spread[0] {
+		return v.values.lazyOf(o)
+	}
+	return nil
+}
+
+// fill sets all members of a literal but the first, which d was derived from.
+func (v *vm) fill(d *lazy, s *shape, parts []goja.Value) {
+	for i := 1; i < len(parts); i++ {
+		if !s.spread[i] {
+			d.Set(s.names[i], parts[i])
+			continue
+		}
+		value := parts[i]
+		if goja.IsString(value) {
+			value = value.ToObject(v.rt)
+		}
+		if from, ok := value.(*goja.Object); ok {
+			for _, name := range from.Keys() {
+				value := from.Get(name)
+				d.Set(name, value)
+				if _, ok := value.(*goja.Object); !ok {
+					d.spell(name, v.values.rawMember(from, name, value))
+				}
+			}
+		}
+	}
+}
+
+// spread copies the own enumerable members of value into an ordinary object, as {...value} does.
 func (v *vm) spread(o *goja.Object, value goja.Value) {
 	if goja.IsString(value) {
 		value = value.ToObject(v.rt)
@@ -244,18 +292,31 @@ func (v *vm) spread(o *goja.Object, value goja.Value) {
 		return
 	}
 	for _, name := range from.Keys() {
-		define(o, name, from.Get(name))
+		value := from.Get(name)
+		define(o, name, value)
+		if raw := v.values.rawMember(from, name, value); raw != nil {
+			to := v.values.origins[o]
+			if to == nil {
+				to = &origin{}
+				v.values.origins[o] = to
+			}
+			to.add(name, originPart{raw, value})
+		} else {
+			v.forget(o, name)
+		}
 	}
 	for _, symbol := range from.Symbols() {
 		must(o.DefineDataPropertySymbol(symbol, from.GetSymbol(symbol), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_TRUE))
 	}
 }
 
-// elements are the elements of an array; a hole is nil.
-func (v *vm) elements(array *goja.Object) []goja.Value {
-	var list []goja.Value
-	must(v.rt.ExportTo(array, &list))
-	return list
+// forget says that a member of an ordinary object is no longer what a text said.
+func (v *vm) forget(o *goja.Object, name string) {
+	if from := v.values.origins[o]; from != nil {
+		if i, ok := from.index[name]; ok {
+			from.parts[i].raw = nil
+		}
+	}
 }
 
 // unbox is the primitive inside a Number, String, Boolean or BigInt object.
@@ -268,11 +329,17 @@ func (v *vm) encodeState(value goja.Value) []byte {
 	}
 	o, ok := value.(*goja.Object)
 	if !ok || o.ClassName() != "Object" {
-		v.throw(refuse(CodeState, "put it into an object: State({ value })", "a State is an object, not %s", kindName(value)))
+		v.throw(notAState(value))
 	}
 	text := v.encoder.encode(nil, value)
+	if hasSpace(text) {
+		text = rawjson.Compact(nil, text)
+	}
 	if string(text) == "{}" {
 		return nil
+	}
+	if text[0] != '{' {
+		v.throw(notAState(value))
 	}
 	return text
 }
@@ -288,22 +355,6 @@ func (v *vm) run(f func() error) *Error {
 		return e
 	}
 	return v.failure(err)
-}
-
-// message makes the object msg of a record.
-func (v *vm) message(record *stream.Record) goja.Value {
-	o := v.rt.NewObject()
-	define(o, "key", v.recordKey(record))
-	define(o, "value", v.recordValue(record))
-	define(o, "topic", v.rt.ToValue(record.Input.Topic.Name))
-	define(o, "partition", v.rt.ToValue(record.Partition))
-	define(o, "offset", v.rt.ToValue(record.Offset))
-	define(o, "timestamp", v.rt.ToValue(record.Timestamp))
-	define(o, "headers", v.rt.NewDynamicObject(&headers{vm: v, list: record.Headers}))
-	if record.Input.Name != record.Input.Topic.Name {
-		define(o, "input", v.rt.ToValue(record.Input.Name))
-	}
-	return o
 }
 
 func (v *vm) recordKey(record *stream.Record) goja.Value {
@@ -327,6 +378,12 @@ func (v *vm) recordValue(record *stream.Record) goja.Value {
 	case record.Value == nil:
 		return goja.Null()
 	case record.Input.Value == stream.JSON:
+		if record.Kind == rawjson.Object {
+			if !v.values.plain {
+				return v.values.lazyRecord(record.Value, record.Members)
+			}
+			return v.values.object(&text{raw: trim(record.Value)})
+		}
 		return v.values.decode(trim(record.Value))
 	case record.Input.Value == stream.Bytes:
 		return v.bytes(record.Value)

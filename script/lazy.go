@@ -1,0 +1,588 @@
+package script
+
+import (
+	"sort"
+	"strconv"
+
+	"github.com/dop251/goja"
+
+	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+)
+
+// A lazy object is a JSON text and what the script did to it.
+//
+//	text     the bytes and the places of the members; never changed, shared by all objects that were made of it
+//	children the objects and arrays that were made of members of the text, once each, also shared: an object and its
+//	         spread hold the same children, as JavaScript has it
+//	changes  what this object has instead of or beside the members of the text
+//
+//  1. A scalar is decoded at each read and kept nowhere.
+//  2. An object or array is made at the first read and stays the same one.
+//  3. Writing a member puts it into changes. Writing what the text says anyway does nothing, so that a number keeps its
+//     digits in both representations.
+//  4. A text that is untouched, children included, is written by copying it. Otherwise the members are written in
+//     JavaScript's order, each untouched one by copying its span.
+
+// text is the text of a JSON object.
+type text struct {
+	raw      []byte
+	members  []rawjson.Member
+	scanned  bool
+	reads    int
+	index    map[string]int32
+	children []child
+}
+
+type child struct {
+	member int32
+	value  *goja.Object
+}
+
+// change is a member that differs from the text.
+type change struct {
+	name   string
+	value  goja.Value // nil while only raw is known
+	raw    []byte     // JSON that value is made of at the first read
+	member int32      // the place in the text, or -1 for a member that the text has not
+	gone   bool
+}
+
+type lazy struct {
+	vs      *values
+	text    *text
+	changes []change
+	index   map[string]int32 // of changes, once there are many
+}
+
+// lazyObject is a lazy object with its own text, in one piece of memory.
+type lazyObject struct {
+	lazy lazy
+	text text
+}
+
+// manyMembers is from how many members or changes on a map finds them.
+const manyMembers = 24
+
+func (t *text) scan() {
+	if !t.scanned {
+		t.members, t.scanned = rawjson.Members(t.raw, nil), true
+	}
+}
+
+// find is the place of a member, the last of several with one name, or -1.
+func (t *text) find(name string) int32 {
+	t.scan()
+	if len(t.members) > manyMembers {
+		if t.reads++; t.index == nil && t.reads > 3 {
+			t.index = make(map[string]int32, len(t.members))
+			for i := range t.members {
+				t.index[t.members[i].Name(t.raw)] = int32(i)
+			}
+		}
+		if t.index != nil {
+			if i, ok := t.index[name]; ok {
+				return i
+			}
+			return -1
+		}
+	}
+	for i := len(t.members) - 1; i >= 0; i-- {
+		if t.members[i].Is(t.raw, name) {
+			return int32(i)
+		}
+	}
+	return -1
+}
+
+func (t *text) span(member int32) []byte {
+	m := &t.members[member]
+	return t.raw[m.Start:m.End]
+}
+
+// lazy makes a lazy object of t. changes are its own from now on.
+func (vs *values) lazy(t *text, changes []change) *goja.Object {
+	l := vs.newLazy()
+	l.text, l.changes = t, changes
+	return vs.expose(l)
+}
+
+// lazyRecord makes a lazy object of a text whose members are known.
+func (vs *values) lazyRecord(raw []byte, members []rawjson.Member) *goja.Object {
+	l := vs.newLazy()
+	*l.text = text{raw: raw, members: members, scanned: true}
+	return vs.expose(l)
+}
+
+// newLazy is a lazy object with an empty text of its own.
+func (vs *values) newLazy() *lazy {
+	if len(vs.slab) == 0 {
+		vs.slab = make([]lazyObject, slabSize)
+	}
+	o := &vs.slab[0]
+	vs.slab = vs.slab[1:]
+	o.lazy.vs, o.lazy.text = vs, &o.text
+	return &o.lazy
+}
+
+// changeRoom is an empty list of changes with room for n.
+func (vs *values) changeRoom(n int) []change {
+	if len(vs.changes) < n {
+		vs.changes = make([]change, max(n, changeSlab))
+	}
+	room := vs.changes[0:0:n]
+	vs.changes = vs.changes[n:]
+	return room
+}
+
+func (vs *values) expose(l *lazy) *goja.Object {
+	o := vs.rt.NewDynamicObject(l)
+	vs.recent[vs.next%recentSize] = recentLazy{o, l}
+	vs.next++
+	return o
+}
+
+// changed is the place of a name's latest change, or -1.
+func (l *lazy) changed(name string) int {
+	if len(l.changes) > manyMembers {
+		if l.index == nil {
+			l.index = make(map[string]int32, 2*len(l.changes))
+			for i := range l.changes {
+				l.index[l.changes[i].name] = int32(i)
+			}
+		}
+		if i, ok := l.index[name]; ok {
+			return int(i)
+		}
+		return -1
+	}
+	for i := len(l.changes) - 1; i >= 0; i-- {
+		if l.changes[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (l *lazy) note(c change) {
+	if l.changes == nil {
+		l.changes = l.vs.changeRoom(4)
+	}
+	l.changes = append(l.changes, c)
+	if l.index != nil {
+		l.index[c.name] = int32(len(l.changes) - 1)
+	}
+}
+
+func (c *change) get(vs *values) goja.Value {
+	if c.value == nil && !c.gone {
+		c.value, c.raw = vs.member(c.name, c.raw), nil
+	}
+	return c.value
+}
+
+// Get implements goja.DynamicObject.
+func (l *lazy) Get(name string) goja.Value {
+	if len(l.changes) > 0 {
+		if i := l.changed(name); i >= 0 {
+			return l.changes[i].get(l.vs)
+		}
+	}
+	if i := l.text.find(name); i >= 0 {
+		return l.vs.load(l.text, i, name)
+	}
+	return nil
+}
+
+func (vs *values) load(t *text, member int32, name string) goja.Value {
+	raw := t.span(member)
+	if first := raw[0]; first != '{' && first != '[' {
+		return vs.member(name, raw)
+	}
+	for i := range t.children {
+		if t.children[i].member == member {
+			return t.children[i].value
+		}
+	}
+	o := vs.member(name, raw).(*goja.Object)
+	t.children = append(t.children, child{member, o})
+	return o
+}
+
+// Set implements goja.DynamicObject.
+func (l *lazy) Set(name string, value goja.Value) bool {
+	if value == nil {
+		value = goja.Undefined()
+	}
+	if i := l.changed(name); i >= 0 {
+		if c := &l.changes[i]; !c.gone {
+			c.value, c.raw = value, nil
+			return true
+		}
+		l.note(change{name: name, value: value, member: -1})
+		return true
+	}
+	member := l.text.find(name)
+	if member >= 0 && l.vs.says(l.text, member, value) {
+		return true
+	}
+	l.note(change{name: name, value: value, member: member})
+	return true
+}
+
+// spell makes a scalar that was just set be written as raw, which says the same.
+func (l *lazy) spell(name string, raw []byte) {
+	if i := l.changed(name); i >= 0 && raw != nil && !l.changes[i].gone {
+		l.changes[i].value, l.changes[i].raw = nil, raw
+	}
+}
+
+// says tells whether the text has value at member. Only what can be written in several ways is looked at: the rest is the
+// same bytes either way.
+func (vs *values) says(t *text, member int32, value goja.Value) bool {
+	raw := t.span(member)
+	switch raw[0] {
+	case '{', '[':
+		for i := range t.children {
+			if t.children[i].member == member {
+				return value == goja.Value(t.children[i].value)
+			}
+		}
+		return false
+	case '"':
+		return goja.IsString(value) && hasEscape(raw) && vs.text(raw).SameAs(value)
+	case 't', 'f', 'n':
+		return false
+	default:
+		return goja.IsNumber(value) && !isShortNumber(raw) && vs.number("", raw).SameAs(value)
+	}
+}
+
+func hasEscape(raw []byte) bool {
+	for _, b := range raw {
+		if b == '\\' {
+			return true
+		}
+	}
+	return false
+}
+
+// isShortNumber tells whether a number is written as JavaScript writes it. It may answer false for some that are.
+func isShortNumber(raw []byte) bool {
+	if len(raw) > 15 {
+		return false
+	}
+	i := 0
+	if raw[0] == '-' {
+		i = 1
+	}
+	if raw[i] == '0' && (len(raw) < i+2 || i == 1 || raw[i+1] == '.' && len(raw) > i+2 && raw[i+2] == '0') {
+		return len(raw) == 1
+	}
+	point := false
+	for ; i < len(raw); i++ {
+		if raw[i] == '.' {
+			point = true
+		} else if raw[i]-'0' > 9 {
+			return false
+		}
+	}
+	return !point || raw[len(raw)-1] != '0'
+}
+
+// Has implements goja.DynamicObject.
+func (l *lazy) Has(name string) bool {
+	if i := l.changed(name); i >= 0 {
+		return !l.changes[i].gone
+	}
+	return l.text.find(name) >= 0
+}
+
+// Delete implements goja.DynamicObject.
+func (l *lazy) Delete(name string) bool {
+	if i := l.changed(name); i >= 0 {
+		c := &l.changes[i]
+		switch {
+		case c.gone:
+		case c.member >= 0:
+			c.value, c.raw, c.gone = nil, nil, true
+		default:
+			// A tombstone of the text's member, if there is one, lies before it and counts again.
+			l.changes = append(l.changes[:i], l.changes[i+1:]...)
+			l.index = nil
+		}
+		return true
+	}
+	if member := l.text.find(name); member >= 0 {
+		l.note(change{name: name, member: member, gone: true})
+	}
+	return true
+}
+
+// entry is one member of a lazy object in its order: of the text, or a change.
+type entry struct {
+	member, change int32
+}
+
+// entries are the members in JavaScript's order: indexes first by number, then as they came.
+func (l *lazy) entries(list []entry) []entry {
+	t := l.text
+	t.scan()
+	start := len(list)
+	indexes := false
+	doubles := l.doubles()
+	for i := range t.members {
+		m := &t.members[i]
+		if first := t.raw[m.NameStart]; first-'0' <= 9 {
+			indexes = indexes || isIndex(m.Name(t.raw))
+		}
+		e := entry{int32(i), -1}
+		if doubles {
+			if e.member = t.find(m.Name(t.raw)); e.member != int32(i) && l.seen(i) {
+				continue
+			}
+		}
+		if len(l.changes) > 0 {
+			e.change = l.changeOf(e.member)
+			if e.change >= 0 && l.changes[e.change].gone {
+				continue
+			}
+		}
+		list = append(list, e)
+	}
+	for i := range l.changes {
+		c := &l.changes[i]
+		if c.member < 0 {
+			indexes = indexes || isIndex(c.name)
+			list = append(list, entry{-1, int32(i)})
+		}
+	}
+	if indexes {
+		own := list[start:]
+		sort.SliceStable(own, func(i, j int) bool {
+			a, b := l.name(own[i]), l.name(own[j])
+			if !isIndex(a) || !isIndex(b) {
+				return isIndex(a) && !isIndex(b)
+			}
+			if len(a) != len(b) {
+				return len(a) < len(b)
+			}
+			return a < b
+		})
+	}
+	return list
+}
+
+// changeOf is the change of a member of the text, or -1.
+func (l *lazy) changeOf(member int32) int32 {
+	if len(l.changes) > manyMembers {
+		i := l.changed(l.text.members[member].Name(l.text.raw))
+		// A member that was deleted and added again is found as the later addition; its tombstone lies before it.
+		if i >= 0 && l.changes[i].member < 0 {
+			for j := i - 1; j >= 0; j-- {
+				if l.changes[j].member == member {
+					return int32(j)
+				}
+			}
+		}
+		return int32(i)
+	}
+	for i := range l.changes {
+		if l.changes[i].member == member {
+			return int32(i)
+		}
+	}
+	return -1
+}
+
+// doubles tells whether two members of the text have one name.
+func (l *lazy) doubles() bool {
+	t := l.text
+	var met [4]uint64
+	for i := range t.members {
+		m := &t.members[i]
+		if m.Escaped {
+			return t.doubled()
+		}
+		n := m.NameEnd - m.NameStart
+		h := n
+		if n > 0 {
+			h += uint32(t.raw[m.NameStart])*7 + uint32(t.raw[m.NameEnd-1])*31 + uint32(t.raw[m.NameStart+n/2])*17
+		}
+		if bit := uint64(1) << (h & 63); met[h>>6&3]&bit != 0 {
+			return t.doubled()
+		} else {
+			met[h>>6&3] |= bit
+		}
+	}
+	return false
+}
+
+// doubled compares every name with every other.
+func (t *text) doubled() bool {
+	if len(t.members) > manyMembers {
+		names := make(map[string]bool, len(t.members))
+		for i := range t.members {
+			name := t.members[i].Name(t.raw)
+			if names[name] {
+				return true
+			}
+			names[name] = true
+		}
+		return false
+	}
+	for i := range t.members {
+		name := t.members[i].Name(t.raw)
+		for j := range i {
+			if t.members[j].Is(t.raw, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// seen tells whether an earlier member has the name of member i.
+func (l *lazy) seen(i int) bool {
+	name := l.text.members[i].Name(l.text.raw)
+	for j := range i {
+		if l.text.members[j].Is(l.text.raw, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *lazy) name(e entry) string {
+	if e.change >= 0 {
+		return l.changes[e.change].name
+	}
+	return l.text.members[e.member].Name(l.text.raw)
+}
+
+// Keys implements goja.DynamicObject.
+func (l *lazy) Keys() []string {
+	list := l.entries(nil)
+	keys := make([]string, len(list))
+	for i, e := range list {
+		keys[i] = l.name(e)
+	}
+	return keys
+}
+
+// untouched tells whether the object is still what its text says.
+func (l *lazy) untouched() bool {
+	if len(l.changes) > 0 {
+		return false
+	}
+	for i := range l.text.children {
+		if !l.vs.untouched(l.text.children[i].value) {
+			return false
+		}
+	}
+	return true
+}
+
+// rawMember is the text of a member that is still what the text says, or nil.
+func (l *lazy) rawMember(name string) []byte {
+	if i := l.changed(name); i >= 0 {
+		return l.changes[i].raw
+	}
+	member := l.text.find(name)
+	if member < 0 {
+		return nil
+	}
+	if c := l.childOf(member); c != nil && !l.vs.untouched(c) {
+		return nil
+	}
+	return l.text.span(member)
+}
+
+func (l *lazy) childOf(member int32) *goja.Object {
+	for i := range l.text.children {
+		if l.text.children[i].member == member {
+			return l.text.children[i].value
+		}
+	}
+	return nil
+}
+
+// derive is a new object with the members of l, as {...l} makes one.
+func (l *lazy) derive(room int) *lazy {
+	for i := range l.changes {
+		l.changes[i].get(l.vs)
+	}
+	d := l.vs.newLazy()
+	d.text = l.text
+	if n := len(l.changes) + room; n > 0 {
+		d.changes = append(l.vs.changeRoom(n), l.changes...)
+	}
+	return d
+}
+
+// write appends a lazy object as JSON.
+func (e *encoder) lazy(l *lazy) {
+	if l.untouched() {
+		e.dst = append(e.dst, trim(l.text.raw)...)
+		return
+	}
+	t := l.text
+	base := len(e.entries)
+	e.entries = l.entries(e.entries)
+	end := len(e.entries)
+	e.dst = append(e.dst, '{')
+	first := true
+	for i := base; i < end; i++ {
+		at := e.entries[i]
+		start := len(e.dst)
+		if !first {
+			e.dst = append(e.dst, ',')
+		}
+		if at.member >= 0 {
+			m := &t.members[at.member]
+			e.dst = append(e.dst, t.raw[m.NameStart-1:m.NameEnd+1]...)
+		} else {
+			e.dst = rawjson.AppendString(e.dst, l.changes[at.change].name)
+		}
+		e.dst = append(e.dst, ':')
+		written := true
+		if at.change >= 0 {
+			if c := &l.changes[at.change]; c.value == nil {
+				e.dst = append(e.dst, c.raw...)
+			} else {
+				written = e.member(c.name, c.value)
+			}
+		} else if o := l.childOf(at.member); o != nil {
+			e.member(t.members[at.member].Name(t.raw), o)
+		} else {
+			e.dst = append(e.dst, t.span(at.member)...)
+		}
+		if written {
+			first = false
+		} else {
+			e.dst = e.dst[:start]
+		}
+	}
+	e.entries = e.entries[:base]
+	e.dst = append(e.dst, '}')
+}
+
+func (e *encoder) member(name string, value goja.Value) bool {
+	if o, ok := value.(*goja.Object); ok {
+		e.path = append(e.path, name)
+		ok := e.object(o)
+		e.path = e.path[:len(e.path)-1]
+		return ok
+	}
+	if goja.IsNumber(value) {
+		if f := value.ToFloat(); f-f == 0 {
+			e.dst = rawjson.AppendFloat(e.dst, f)
+			return true
+		}
+	}
+	e.path = append(e.path, name)
+	ok := e.value(value)
+	e.path = e.path[:len(e.path)-1]
+	return ok
+}
+
+func indexName(i int) string { return "[" + strconv.Itoa(i) + "]" }
