@@ -9,6 +9,10 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // killPoints counts down how often each point may still be passed. FLECHTWERK_KILL is a list like
@@ -49,4 +53,15 @@ func at(point string) {
 	fmt.Fprintf(os.Stderr, "flechtwerk: kill point %s\n", point)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {}
+}
+
+// killOnEndSent passes the point end-sent when an EndTxn request has been written to the broker and not been answered.
+func killOnEndSent() []kgo.Opt { return []kgo.Opt{kgo.WithHooks(endSent{})} }
+
+type endSent struct{}
+
+func (endSent) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if key == int16(kmsg.EndTxn) && err == nil {
+		at("end-sent")
+	}
 }

@@ -80,7 +80,7 @@ type committed struct {
 }
 
 func newProducer(k *kafka, id string, group membership) (*producer, error) {
-	cl, err := k.client(
+	opts := append(killOnEndSent(),
 		kgo.TransactionalID(id),
 		kgo.TransactionTimeout(transactionTimeout),
 		kgo.RecordPartitioner(newPartitioner()),
@@ -90,6 +90,7 @@ func newProducer(k *kafka, id string, group membership) (*producer, error) {
 		kgo.ConcurrentTransactionsBackoff(5*time.Millisecond),
 		kgo.UnknownTopicRetries(2),
 	)
+	cl, err := k.client(opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +248,7 @@ func unrecorded(err error) error {
 }
 
 func (p *producer) end(ctx context.Context) error {
-	at("end-sent")
+	at("before-end")
 	return p.cl.EndTransaction(ctx, kgo.TryCommit)
 }
 
