@@ -77,6 +77,14 @@ func (e *Expr) AppendJSON(dst []byte, env *Env) ([]byte, error) {
 // AppendText appends the result as the text of a key: a text or bytes as they are, anything else as canonical JSON. Nil
 // appends nothing and is told. Errors are *Failure.
 func (e *Expr) AppendText(dst []byte, env *Env) (out []byte, isNil bool, err error) {
+	out, isNil, f := e.appendText(dst, env)
+	if f != nil {
+		return out, isNil, f
+	}
+	return out, isNil, nil
+}
+
+func (e *Expr) appendText(dst []byte, env *Env) (out []byte, isNil bool, f *Failure) {
 	e.enter(env)
 	v := e.root.eval(env)
 	out = env.appendText(dst, v, e.root.pos)

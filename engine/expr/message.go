@@ -99,11 +99,12 @@ func CompileMessage(tree *Tree, scope Scope) (*Message, []TreeError) {
 				fail(item, CodeMessage, "the topic of a message is a name", "")
 				continue
 			}
-			t, err := CompileTemplate(item.Text, scope)
+			t, err := compileTemplate(item.Text, scope)
 			if err != nil {
-				errs = append(errs, TreeError{item, err.(*Error)})
+				errs = append(errs, TreeError{item, err})
 				continue
 			}
+			t.ref = item.Ref
 			m.topic = t
 		case PartKey:
 			m.key = compileTree(item, scope, Any, &errs)

@@ -7,10 +7,11 @@ import (
 
 // didYouMean is a hint that names the known word nearest to name, or "" when none is near.
 func didYouMean(name string, known []string) string {
-	best, bestDistance := "", len([]rune(name))/2+1
-	if bestDistance > 3 {
-		bestDistance = 3
+	letters := len([]rune(name))
+	if letters < 3 {
+		return ""
 	}
+	best, bestDistance := "", min(max(letters/3, 1), 3)+1
 	for _, k := range known {
 		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < bestDistance {
 			best, bestDistance = k, d

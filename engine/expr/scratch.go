@@ -91,8 +91,10 @@ func (e *Expr) fail(env *Env) *Failure {
 	return &Failure{Text: from.text, Line: line, Column: column, Code: env.failure.code, Message: env.failure.message, Ref: from.ref}
 }
 
+// failure is one of e as a whole.
 func (e *Expr) failure(code, message string) *Failure {
-	return &Failure{Text: e.text, Line: 1, Column: 1, Code: code, Message: message, Ref: e.ref}
+	line, column := place(e.text, e.root.pos)
+	return &Failure{Text: e.text, Line: line, Column: column, Code: code, Message: message, Ref: e.ref}
 }
 
 // run evaluates e and gives a value that is not nil to write.

@@ -8,6 +8,7 @@ import (
 // Template is a compiled text with holes: `prefix {{ expr }} suffix`.
 type Template struct {
 	text  string
+	ref   any // of the Tree that it was a leaf of
 	parts []templatePart
 }
 
@@ -21,6 +22,14 @@ type templatePart struct {
 // CompileTemplate compiles text. A hole begins at {{ and ends at the first }} outside of its own quotes, comments and
 // brackets. The error is an *Error whose place is in the whole text.
 func CompileTemplate(text string, scope Scope) (*Template, error) {
+	t, err := compileTemplate(text, scope)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func compileTemplate(text string, scope Scope) (*Template, *Error) {
 	t := &Template{text: text}
 	rest, at := text, 0 // at is the offset of rest, in characters
 	for {
@@ -38,11 +47,10 @@ func CompileTemplate(text string, scope Scope) (*Template, error) {
 			line, column := place(text, at-2)
 			return nil, &Error{line, column, CodeTemplate, "{{ is not closed", "end the expression with }}"}
 		}
-		e, err := Compile(body[:end], scope, Any)
+		e, err := compile(body[:end], scope, Any)
 		if err != nil {
-			inner := err.(*Error)
-			inner.Line, inner.Column = shift(text, at, inner.Line, inner.Column)
-			return nil, inner
+			err.Line, err.Column = shift(text, at, err.Line, err.Column)
+			return nil, err
 		}
 		t.parts = append(t.parts, templatePart{expr: e, offset: at})
 		at += utf8.RuneCountInString(body[:end]) + 2
@@ -124,18 +132,18 @@ func (t *Template) AppendEscaped(dst []byte, env *Env, escape func(dst, hole []b
 			continue
 		}
 		var isNil bool
-		var err error
+		var f *Failure
 		if escape == nil {
-			out, isNil, err = p.expr.AppendText(out, env)
-		} else if hole, isNil, err = p.expr.AppendText(hole[:0], env); err == nil {
+			out, isNil, f = p.expr.appendText(out, env)
+		} else if hole, isNil, f = p.expr.appendText(hole[:0], env); f == nil {
 			out = escape(out, hole)
 		}
-		if err == nil && isNil {
-			err = &Failure{Text: p.expr.text, Line: 1, Column: 1, Code: CodeNilHole, Message: "nil in a template; say what stands there instead with ??"}
+		if f == nil && isNil {
+			f = p.expr.failure(CodeNilHole, "nil in a template; say what stands there instead with ??")
 		}
-		if err != nil {
-			f := err.(*Failure)
+		if f != nil {
 			f.Line, f.Column = shift(t.text, p.offset, f.Line, f.Column)
+			f.Ref = t.ref
 			return dst, f
 		}
 	}
