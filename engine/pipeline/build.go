@@ -155,11 +155,7 @@ func (d *draft) transformer(item *Item[TransformerSpec]) {
 		d.splitState(t, spec)
 	}
 	d.textsInScript(&spec.Transform, map[string][]envText{"vars": d.spec.Vars.texts, "state": spec.State.texts})
-	for _, x := range []*Expression{&spec.Filter, &spec.StateKey} {
-		if x.given() {
-			d.textsInText(x.node, x.text.Text, x.text.Position, map[string][]envText{"vars": d.spec.Vars.texts})
-		}
-	}
+	d.textsInExpressions(t, scope)
 	if stage.find("message") != nil && stage.find("transform") == nil {
 		for _, key := range []string{"state", "state_key", "timeout"} {
 			if k := stage.key(key); k != nil {
@@ -292,7 +288,6 @@ func (d *draft) message(t *Transformer, item *Item[TransformerSpec], scope expr.
 	}
 	for _, leaf := range leavesOf(tree) {
 		t.texts = append(t.texts, leaf)
-		d.textsInText(leaf.node, leaf.text.Text, leaf.text.Position, map[string][]envText{"vars": d.spec.Vars.texts})
 	}
 	if message == nil || broken {
 		return

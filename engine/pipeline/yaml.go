@@ -82,6 +82,9 @@ func (l *loader) parse(file string, text []byte) (*source, *node) {
 		}
 		root = b.value(doc.Body, nil)
 	}
+	if b.nodes >= maxNodes {
+		return src, nil
+	}
 	if root == nil {
 		l.problem(file, 1, 1, "yaml.empty", "the file is empty", "begin with `pipeline: name`")
 	}
@@ -338,7 +341,7 @@ func (b *builder) mapping(n ast.Node, values []*ast.MappingValueNode) *node {
 		at := b.place(values[0].Key, out)
 		out.line, out.column = at.line, at.column
 	}
-	for i := 0; i < len(values); i++ {
+	for i := 0; i < len(values) && b.nodes < maxNodes; i++ {
 		pair := values[i]
 		if _, merge := pair.Key.(*ast.MergeKeyNode); merge {
 			b.merge(out, pair)
@@ -350,7 +353,7 @@ func (b *builder) mapping(n ast.Node, values []*ast.MappingValueNode) *node {
 		}
 		value := b.value(pair.Value, key)
 		value.head = key
-		if key.kind != scalar {
+		if key.kind != scalar && b.nodes < maxNodes {
 			b.problem(b.src.file, key.line, key.column, "yaml.key", fmt.Sprintf("%s stands where a key is expected", key.what()), "quote the key, or the value that was split here")
 			continue
 		}
@@ -426,6 +429,9 @@ func (b *builder) literal(n *ast.LiteralNode) *node {
 func (b *builder) scalar(n ast.Node) *node {
 	tk := n.GetToken()
 	out := &node{kind: scalar, line: tk.Position.Line, column: tk.Position.Column, text: tk.Value, lines: 1}
+	if rest := b.src.from(out.line, out.column); strings.HasPrefix(rest, " ") {
+		out.column += len(rest) - len(strings.TrimLeft(rest, " ")) // the place of a tagged scalar is a little early
+	}
 	switch tk.Type {
 	case token.SingleQuoteType:
 		out.style = single
