@@ -1,0 +1,69 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+)
+
+// codes explains what pipeline.Explain does not know: problems of scripts, failures of records, and warnings of a run.
+var codes = map[string]pipeline.Explanation{
+	"script.syntax":               {Severity: pipeline.Error, Text: "The script is not JavaScript from this place on. Bodies are strict mode."},
+	"script.compile":              {Severity: pipeline.Error, Text: "The script could not be compiled."},
+	"script.module":               {Severity: pipeline.Error, Text: "A script in a file of its own exports a generator of the body's name: `export function* transform(msg, state) { … }` or `export function* poll(config, state) { … }`."},
+	"script.functions":            {Severity: pipeline.Error, Text: "`functions:` declares functions, classes and constants that the bodies of the pipeline use. It does nothing by itself."},
+	"script.declared_twice":       {Severity: pipeline.Error, Text: "The name is declared already, in the same text, in another one of `functions:`, or by the engine."},
+	"script.unknown_name":         {Severity: pipeline.Error, Text: "Nothing has this name where the script uses it. In scope are msg and state (transform) or config and state (poll), Message, State, vars, console, what `functions:` declare, and JavaScript's own."},
+	"script.not_supported":        {Severity: pipeline.Error, Text: "The language has this, but this version does not do it yet. It is refused, so that nothing is silently left undone."},
+	"script.await_not_supported":  {Severity: pipeline.Error, Text: "`await` and asynchronous functions are not supported yet. A helper that yields is a `function*`, called as `yield* helper()`."},
+	"script.import_not_supported": {Severity: pipeline.Error, Text: "`import` is not supported yet. Code that bodies share stands under `functions:`."},
+	"script.shared_variable":      {Severity: pipeline.Error, Text: "What stands outside of a body is shared by all calls and all tasks, and is frozen, so that no call depends on an earlier one. Variables, and objects that cannot be frozen (Map, Set, Date, expressions with the flag g or y), belong into functions; what is to be kept is State."},
+	"script.shared_assignment":    {Severity: pipeline.Error, Text: "Built-ins, vars and what `functions:` declare are shared by all calls and frozen. What is to be kept from one call to the next is State."},
+	"script.regexp":               {Severity: pipeline.Error, Text: "A regular expression that would silently never match, or is not one."},
+	"script.error":                {Severity: pipeline.Error, Text: "The script threw. `on_error:` says what becomes of the record: `fail` (the process ends, no offset moves) or `skip`."},
+	"script.timeout":              {Severity: pipeline.Error, Text: "One call of the script took longer than `timeout:` (30s; 5m for poll). It follows `on_error:`."},
+	"script.recursion":            {Severity: pipeline.Error, Text: "Calls in the script nest too deep, mostly a function that calls itself without end. It follows `on_error:`."},
+	"script.yield":                {Severity: pipeline.Error, Text: "A body yields Message({…}) and State({…}) and nothing else, and returns nothing."},
+	"script.message":              {Severity: pipeline.Error, Text: "A Message has topic, key, value, headers, timestamp and partition, and a value. `value: null` is a tombstone."},
+	"script.topic":                {Severity: pipeline.Error, Text: "A Message goes to one of the stage's `output_topics`; without `topic` to the only one."},
+	"script.state":                {Severity: pipeline.Error, Text: "State takes an object. `State({})`, `State(null)` and `State()` delete the state."},
+	"value.refused":               {Severity: pipeline.Error, Text: "The value cannot be written in the format of its topic: NaN, Infinity, Map, Set, byte arrays, functions and symbols are no JSON. The message names the path to it."},
+
+	"record.invalid":   {Severity: pipeline.Error, Text: "The record is not what its topic's `key:` and `value:` say. `on_invalid:` says what becomes of it: `fail` (the process ends, no offset moves) or `skip`."},
+	"record.too_large": {Severity: pipeline.Error, Text: "The record is larger than its topic takes (max.message.bytes of the broker or the topic). It follows `on_error:`."},
+	"state.no_key":     {Severity: pipeline.Error, Text: "A record without key has no state. Give records keys, say `state_key:`, or filter them out. It follows `on_error:`."},
+	"state.bad_key":    {Severity: pipeline.Error, Text: "A state key is text in UTF-8 that does not begin with U+0000. It follows `on_error:`."},
+	"state.checkpoint": {Severity: pipeline.Warning, Text: "The local copy of the state does not say up to where it goes, so the state is restored from the whole changelog. Nothing is lost."},
+	"state.topic_id":   {Severity: pipeline.Warning, Text: "The changelog was deleted and made anew, so the local copy of the state is of another one. The state is restored from what is in the changelog now."},
+	"state.offset":     {Severity: pipeline.Warning, Text: "The local copy of the state ends outside of the changelog, so the state is restored from the whole changelog. Nothing is lost."},
+	"state.age":        {Severity: pipeline.Warning, Text: "The local copy of the state is older than the changelog keeps deletes (delete.retention.ms), so it may hold keys that are deleted. The state is restored from the whole changelog. Nothing is lost."},
+
+	"kafka.fetch":               {Severity: pipeline.Warning, Text: "Records could not be fetched just now. It is tried again."},
+	"kafka.leave":               {Severity: pipeline.Warning, Text: "The group could not be left, so others take over only after kafka.session_timeout."},
+	"kafka.transaction_version": {Severity: pipeline.Warning, Text: "The cluster does not say which version of transactions it has; Kafka 4 with transaction.version 2 is the best there is."},
+
+	"expr.condition":    {Severity: pipeline.Error, Text: "A condition is true, false or nil, which counts as false. This one was something else for this record. It follows `on_error:`."},
+	"expr.operand":      {Severity: pipeline.Error, Text: "An operator or function cannot take what this record has. It follows `on_error:`."},
+	"expr.big_number":   {Severity: pipeline.Error, Text: "Expressions calculate with integers of 64 bits. Larger ones pass through, but cannot be calculated with. It follows `on_error:`."},
+	"expr.budget":       {Severity: pipeline.Error, Text: "The expression took more work or memory than one record may take. It follows `on_error:`."},
+	"expr.not_finite":   {Severity: pipeline.Error, Text: "NaN and Infinity are no JSON. It follows `on_error:`."},
+	"expr.value":        {Severity: pipeline.Error, Text: "The expression failed for what this record has. It follows `on_error:`."},
+	"expr.bytes":        {Severity: pipeline.Error, Text: "Bytes are neither JSON nor text. It follows `on_error:`."},
+	"message.timestamp": {Severity: pipeline.Error, Text: "The timestamp of a Message is milliseconds since 1970, and its partition a number from 0. It follows `on_error:`."},
+}
+
+// explanation is what is known of a code.
+func explanation(code string) (pipeline.Explanation, bool) {
+	if e, ok := pipeline.Explain(code); ok {
+		return e, true
+	}
+	e, ok := codes[code]
+	return e, ok
+}
+
+// allCodes are the codes that explanation knows, sorted.
+func allCodes() []string {
+	all := append(sorted(codes), pipeline.Codes()...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

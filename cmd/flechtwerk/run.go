@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/flechtwerk/flechtwerk/engine"
+	"github.com/flechtwerk/flechtwerk/engine/devcluster"
+	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+)
+
+// runFlags are those of the verb run.
+type runFlags struct {
+	stages, print []string
+	dev           bool
+}
+
+func (p *program) runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run FILE|DIR...",
+		Short: "Run the stages of pipelines until a signal ends it",
+		Long: `Run runs all stages of pipelines, or those of --stage, until SIGINT or SIGTERM. Then tasks finish what they are at,
+commit it and leave their groups; a second signal ends at once.
+
+With --dev there is a Kafka inside the process: topics are created and seeded, state is kept in memory, and nothing
+outlives the process.`,
+		Args: atLeastOne,
+		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), args, f) },
+	}
+	cmd.Flags().StringSliceVar(&f.stages, "stage", nil, "run only these stages, as `NAME,...` or PIPELINE/NAME")
+	cmd.Flags().BoolVar(&f.dev, "dev", false, "with a Kafka inside the process, in memory")
+	cmd.Flags().StringSliceVar(&f.print, "print", nil, "print the records of these topics to standard output, as `TOPIC,...`; one JSON object a line")
+	return cmd
+}
+
+func (p *program) run(ctx context.Context, paths []string, f runFlags) error {
+	settings, err := p.settings()
+	if err != nil {
+		return err
+	}
+	set, compiled, err := p.load(paths, false, p.stderr, sayProblems)
+	if err != nil {
+		return err
+	}
+	pipelines, err := chosen(set.Pipelines, f.stages)
+	if err != nil {
+		return err
+	}
+	if err := checkPrinted(f.print, pipelines); err != nil {
+		return err
+	}
+	log := newLogger(p.stderr, settings.LogFormat, settings.LogLevel, p.colour(p.stderr))
+	if settings.LogFormat == "json" {
+		p.json = log
+	}
+	version := CurrentVersion()
+	log.Debug("settings", settings.Shown()...)
+
+	if f.dev {
+		cluster, err := devcluster.Start(devcluster.Config{Log: log})
+		if err != nil {
+			return fmt.Errorf("%w: %w", engine.ErrSurroundings, err)
+		}
+		defer cluster.Close()
+		settings.Kafka = engine.Kafka{Brokers: cluster.Addrs(), ClientID: settings.Kafka.ClientID, SessionTimeout: settings.Kafka.SessionTimeout}
+		settings.State.InMemory = true
+		log.Info("development run with a Kafka inside the process: nothing outlives it", "kafka", strings.Join(cluster.Addrs(), ","))
+	}
+
+	lines, metrics := newEventLog(log, time.Now), NewMetrics(version)
+	e, err := engine.New(pipelines, engine.Options{
+		Kafka:           settings.Kafka,
+		State:           settings.State,
+		CommitInterval:  settings.CommitInterval,
+		BatchRecords:    settings.BatchRecords,
+		BatchBytes:      settings.BatchBytes,
+		ShutdownTimeout: settings.ShutdownTimeout,
+		InstanceID:      settings.InstanceID,
+		CreateTopics:    f.dev,
+		Handlers:        compiled.handlers(time.Now, log),
+		Events:          engine.Tee(lines.Events(), metrics.Events()),
+		Now:             time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	metrics.Watch(e)
+
+	r := running{engine: e, lines: lines, log: log, printed: f.print, kafka: settings.Kafka, printer: newRecordPrinter(p.stdout, set.Topics)}
+	if settings.HTTPListen != "" {
+		server, occupied, err := NewServer(ServerConfig{Address: settings.HTTPListen, AnyPort: f.dev, Registry: metrics.registry, Status: e.Status})
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		if occupied {
+			log.Warn("the port of http.listen is taken; another one is used", "http.listen", settings.HTTPListen)
+		}
+		log.Info("HTTP for probes and metrics", "address", server.Address())
+		r.server = server
+	}
+	log.Info("flechtwerk started", "version", version.Version, "pipelines", len(pipelines), "kafka", strings.Join(settings.Kafka.Brokers, ","))
+	err = r.run(ctx)
+	if err == nil {
+		log.Info("flechtwerk stopped")
+	}
+	return err
+}
+
+// running is what runs beside each other in a process.
+type running struct {
+	engine  *engine.Engine
+	server  *Server // nil without HTTP
+	lines   *eventLog
+	log     *slog.Logger
+	kafka   engine.Kafka
+	printed []string
+	printer *recordPrinter
+}
+
+// run ends when the engine has ended: the rest serves it, and goes on while it drains.
+func (r *running) run(ctx context.Context) error {
+	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var group errgroup.Group
+	work, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	begin := func(f func(context.Context) error) {
+		group.Go(func() error {
+			err := f(beside)
+			if err != nil {
+				fail(err)
+			}
+			return err
+		})
+	}
+	begin(r.lines.Run)
+	if r.server != nil {
+		begin(r.server.Run)
+	}
+	if len(r.printed) > 0 {
+		begin(func(ctx context.Context) error { return engine.Tail(ctx, r.kafka, r.printed, r.printer.Print) })
+	}
+	note := context.AfterFunc(ctx, func() { r.log.Info("stopping: tasks finish what they are at; a second signal ends at once") })
+	err := r.engine.Run(work)
+	note()
+	stop()
+	return errors.Join(err, group.Wait())
+}
+
+// chosen are the pipelines with those stages only that names says; without names, all of them.
+func chosen(pipelines []*pipeline.Pipeline, names []string) ([]*pipeline.Pipeline, error) {
+	if len(names) == 0 {
+		return pipelines, nil
+	}
+	used := map[string]bool{}
+	var known []string
+	take := func(p *pipeline.Pipeline, stage string) bool {
+		known = append(known, stage, p.Name+"/"+stage)
+		taken := false
+		for _, name := range names {
+			if name == stage || name == p.Name+"/"+stage {
+				used[name], taken = true, true
+			}
+		}
+		return taken
+	}
+	var out []*pipeline.Pipeline
+	for _, p := range pipelines {
+		part := *p
+		part.Extractors, part.Transformers = nil, nil
+		for _, x := range p.Extractors {
+			if take(p, x.Name) {
+				part.Extractors = append(part.Extractors, x)
+			}
+		}
+		for _, t := range p.Transformers {
+			if take(p, t.Name) {
+				part.Transformers = append(part.Transformers, t)
+			}
+		}
+		if len(part.Extractors)+len(part.Transformers) > 0 {
+			out = append(out, &part)
+		}
+	}
+	for _, name := range names {
+		if !used[name] {
+			return nil, unknownName("--stage", "stage", name, known)
+		}
+	}
+	return out, nil
+}
+
+// checkPrinted refuses topics that no pipeline names: nothing would ever be printed of a misspelt one.
+func checkPrinted(topics []string, pipelines []*pipeline.Pipeline) error {
+	var known []string
+	for _, p := range pipelines {
+		for _, t := range p.Topics {
+			known = append(known, t.Name)
+		}
+	}
+	for _, topic := range topics {
+		if !slices.Contains(known, topic) {
+			return unknownName("--print", "topic", topic, known)
+		}
+	}
+	return nil
+}
+
+func unknownName(flag, what, name string, known []string) error {
+	if near := nearest(name, known); near != "" {
+		return usageError("%s: no pipeline has a %s %q; did you mean %q?", flag, what, name, near)
+	}
+	slices.Sort(known)
+	return usageError("%s: no pipeline has a %s %q; there are %s", flag, what, name, strings.Join(slices.Compact(known), ", "))
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/flechtwerk/flechtwerk/engine"
+	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+	"github.com/flechtwerk/flechtwerk/script"
+)
+
+// bodies are the compiled scripts of a Set.
+type bodies struct {
+	programs map[*pipeline.Body]*script.Program
+}
+
+// compile compiles the body of every stage. A body with problems is left out.
+func compile(set *pipeline.Set) (*bodies, pipeline.Problems) {
+	stages := set.Scripted()
+	programs := make([]*script.Program, len(stages))
+	found := make([]pipeline.Problems, len(stages))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, s := range stages {
+		group.Go(func() error {
+			programs[i], found[i] = compileBody(s)
+			return nil
+		})
+	}
+	group.Wait()
+	b := &bodies{programs: map[*pipeline.Body]*script.Program{}}
+	var problems pipeline.Problems
+	for i, s := range stages {
+		problems = append(problems, found[i]...)
+		if programs[i] != nil {
+			b.programs[s.Body()] = programs[i]
+		}
+	}
+	return b, problems
+}
+
+func compileBody(s pipeline.Stage) (*script.Program, pipeline.Problems) {
+	kind := script.Transform
+	if s.Extractor != nil {
+		kind = script.Poll
+	}
+	body := s.Body()
+	program, err := script.Compile(script.Source{Kind: kind, Body: body.Text, Module: body.Module, Functions: s.Pipeline.Functions})
+	if err == nil {
+		return program, nil
+	}
+	var wrong script.Problems
+	if !errors.As(err, &wrong) {
+		wrong = script.Problems{{File: body.File, Line: body.Line, Column: body.Column, Code: "script.compile", Message: err.Error()}}
+	}
+	problems := make(pipeline.Problems, len(wrong))
+	for i, w := range wrong {
+		problems[i] = pipeline.Problem{File: w.File, Line: w.Line, Column: w.Column, Severity: pipeline.Error, Code: w.Code, Message: w.Message, Hint: w.Hint}
+	}
+	return nil, problems
+}
+
+// facts is what pipeline.Set.CheckScripts asks for.
+func (b *bodies) facts(s pipeline.Stage) (pipeline.Facts, bool) {
+	program := b.programs[s.Body()]
+	if program == nil {
+		return pipeline.Facts{}, false
+	}
+	return pipeline.Facts{YieldsMessage: program.YieldsMessage(), NamesState: program.NamesState()}, true
+}
+
+// handlers is the table from what a stage says to what runs it.
+func (b *bodies) handlers(now func() time.Time, log *slog.Logger) engine.Handlers {
+	return engine.Handlers{
+		Transform: func(p *pipeline.Pipeline, t *pipeline.Transformer) (engine.Body, error) {
+			program := b.programs[&t.Transform]
+			if program == nil {
+				return engine.Body{}, errors.New("the stage has no transform")
+			}
+			env := scriptEnv(p, t.Name, t.OutputTopics, t.Initial, t.Timeout, now, log)
+			return engine.Body{
+				New:      func() (stream.Transform, error) { return program.NewTransform(env) },
+				Stateful: program.NamesState(),
+			}, nil
+		},
+		Source: func(p *pipeline.Pipeline, x *pipeline.Extractor) (stream.Source, error) {
+			program := b.programs[&x.Poll]
+			if program == nil {
+				return nil, errors.New("the stage has no poll")
+			}
+			return program.NewSource(scriptEnv(p, x.Name, x.OutputTopics, x.Initial, x.Timeout, now, log))
+		},
+	}
+}
+
+func scriptEnv(p *pipeline.Pipeline, stage string, outputs []*pipeline.Topic, initial []byte, timeout time.Duration, now func() time.Time, log *slog.Logger) script.Env {
+	env := script.Env{Stage: p.Name + "/" + stage, Vars: p.Vars, Initial: initial, Timeout: timeout, Now: now}
+	for _, t := range outputs {
+		env.Outputs = append(env.Outputs, &t.Topic)
+	}
+	log = log.With("stage", env.Stage)
+	env.Console = func(level, text string) {
+		var l slog.Level
+		if l.UnmarshalText([]byte(strings.ToUpper(level))) != nil {
+			l = slog.LevelInfo
+		}
+		log.Log(context.Background(), l, text)
+	}
+	return env
+}
