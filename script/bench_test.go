@@ -3,7 +3,9 @@ package script
 import (
 	"context"
 	"fmt"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
@@ -38,6 +40,7 @@ func benchmark(b *testing.B, body string) {
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
+	start := cpuTime()
 	for done := 0; done < b.N; done += benchBatch {
 		batch.Reset()
 		if p.NamesState() {
@@ -48,6 +51,16 @@ func benchmark(b *testing.B, body string) {
 			b.Fatal(err)
 		}
 	}
+	b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/op")
+}
+
+// cpuTime is what the process has used of all processors, garbage collection included.
+func cpuTime() time.Duration {
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		return 0
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
 func BenchmarkEmpty(b *testing.B)   { benchmark(b, `;`) }
@@ -66,4 +79,19 @@ func BenchmarkB1(b *testing.B) {
 }
 func BenchmarkB2(b *testing.B) {
 	benchmark(b, `if (msg.value.temperature > 85) yield Message({ value: { sensor_id: msg.value.sensor_id, timestamp: msg.value.timestamp, fahrenheit: msg.value.temperature * 9 / 5 + 32, alert: true } });`)
+}
+
+func BenchmarkNewVM(b *testing.B) {
+	p := mustCompile(b, Source{Body: bodyText(`yield Message({ value: 1 });`)})
+	for b.Loop() {
+		if _, err := p.NewTransform(Env{Stage: "s", Outputs: out}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCompile(b *testing.B) {
+	for b.Loop() {
+		mustCompile(b, Source{Body: bodyText(`state.count += 1; state.sum += msg.value.temperature; yield State(state); yield Message({ value: { ...msg.value, count: state.count, mean: state.sum / state.count } });`)})
+	}
 }

@@ -303,6 +303,7 @@ func (c *compilation) top(r *rewriter, outer *ast.FunctionLiteral) {
 		if name == c.Kind.String() && c.Module {
 			continue
 		}
+		r.program.shared = append(r.program.shared, name)
 		freeze.ArgumentList = append(freeze.ArgumentList, &ast.Identifier{Name: unistring.NewFromString(name), Idx: body.Function})
 	}
 	if len(freeze.ArgumentList) > 0 {

@@ -1,35 +1,331 @@
 package script
 
 import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+
 	"github.com/dop251/goja"
 )
 
+// Freezing makes sure that no call leaves anything behind for the next: built-ins, globals, vars and what functions
+// declare cannot be changed.
+//
+// A frozen prototype has a side effect, known as the override mistake: where a prototype has a read-only member, an
+// assignment of that member to an object that inherits from it throws. Ordinary code does that to a few names
+// (this.name = … in a subclass of Error, o.toString = …). On the built-in prototypes these are turned into accessors
+// whose setter defines the member on the receiver, as the assignment would have done.
 type freezer struct {
 	rt     *goja.Runtime
-	frozen map[*goja.Object]bool
+	done   map[*goja.Object]bool
 	freeze goja.Callable
+	lookup goja.Callable // Object.getOwnPropertyDescriptor
 }
 
 func newFreezer(rt *goja.Runtime) *freezer {
-	f := &freezer{rt: rt, frozen: map[*goja.Object]bool{}}
-	f.freeze, _ = goja.AssertFunction(rt.GlobalObject().Get("Object").(*goja.Object).Get("freeze"))
+	f := &freezer{rt: rt, done: map[*goja.Object]bool{}}
+	object := rt.GlobalObject().Get("Object").(*goja.Object)
+	f.freeze, _ = goja.AssertFunction(object.Get("freeze"))
+	f.lookup, _ = goja.AssertFunction(object.Get("getOwnPropertyDescriptor"))
 	return f
 }
 
-func (f *freezer) builtins() {}
+// overridden are the names that ordinary code sets on its own objects although a built-in prototype has them.
+var overridden = []string{"constructor", "toString", "valueOf", "toLocaleString", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "name", "message"}
 
-func (f *freezer) deep(value goja.Value, what string) {
-	o, ok := value.(*goja.Object)
-	if !ok || f.frozen[o] {
-		return
+// hidden are the built-ins that no global leads to.
+var hiddenProgram = goja.MustCompile("hidden", `[
+	function*(){}, (function*(){})(), async function(){}, [][Symbol.iterator](), new Map()[Symbol.iterator](), new Set()[Symbol.iterator](),
+	''[Symbol.iterator](), 'a'.matchAll(/a/g), Object.getPrototypeOf(Int8Array),
+]`, true)
+
+// builtins freezes everything that is there before the script. Looking for it costs more than freezing it, and every VM
+// begins the same: so the first one notes how each object was found.
+func (f *freezer) builtins() {
+	hidden, err := f.rt.RunProgram(hiddenProgram)
+	must(err)
+	var roots []*goja.Object
+	must(f.rt.ExportTo(hidden, &roots))
+	roots = append([]*goja.Object{f.rt.GlobalObject()}, roots...)
+	plan := builtinPlan.Load()
+	var found []*goja.Object
+	if plan == nil {
+		s := search{freezer: f, plan: &freezePlan{}}
+		for i, root := range roots {
+			s.find(root, way{from: -1, root: i})
+		}
+		found = s.found
+		for i, o := range found {
+			for _, name := range f.overriddenBy(o) {
+				s.plan.accessors = append(s.plan.accessors, accessor{i, name})
+			}
+		}
+		builtinPlan.Store(s.plan)
+		plan = s.plan
+	} else {
+		found = f.follow(plan, roots)
+		for _, o := range found {
+			f.done[o] = true
+		}
 	}
-	f.frozen[o] = true
-	for _, name := range o.GetOwnPropertyNames() {
-		f.deep(o.Get(name), what)
+	for _, a := range plan.accessors {
+		f.override(found[a.object], a.name)
 	}
-	if _, err := f.freeze(goja.Undefined(), o); err != nil {
-		panic(err)
+	for _, o := range found {
+		f.seal(o)
 	}
 }
 
-func limitBuiltins(*vm) {}
+// freezePlan is how the built-ins are found, and which members of which become accessors.
+type freezePlan struct {
+	ways      []way
+	accessors []accessor
+}
+
+// way is how an object is found: as a root, or as the prototype, a member or half of an accessor of one found before.
+type way struct {
+	from, root int
+	prototype  bool
+	name       string
+	symbol     *goja.Symbol
+	part       string // value, get or set
+}
+
+type accessor struct {
+	object int
+	name   string
+}
+
+var builtinPlan atomic.Pointer[freezePlan]
+
+func (f *freezer) follow(p *freezePlan, roots []*goja.Object) []*goja.Object {
+	found := make([]*goja.Object, len(p.ways))
+	for i, w := range p.ways {
+		switch {
+		case w.from < 0:
+			found[i] = roots[w.root]
+		case w.prototype:
+			found[i] = found[w.from].Prototype()
+		case w.part != "value":
+			var key goja.Value = w.symbol
+			if w.symbol == nil {
+				key = f.rt.ToValue(w.name)
+			}
+			f.member(found[w.from], key, func(part string, value *goja.Object) {
+				if part == w.part {
+					found[i] = value
+				}
+			})
+		case w.symbol != nil:
+			found[i] = found[w.from].GetSymbol(w.symbol).(*goja.Object)
+		default:
+			found[i] = found[w.from].Get(w.name).(*goja.Object)
+		}
+	}
+	return found
+}
+
+type search struct {
+	*freezer
+	plan  *freezePlan
+	found []*goja.Object
+}
+
+// find adds o and what it leads to through its prototype, members and accessors.
+func (s *search) find(o *goja.Object, w way) {
+	if o == nil || s.done[o] {
+		return
+	}
+	s.done[o] = true
+	from := len(s.found)
+	s.found = append(s.found, o)
+	s.plan.ways = append(s.plan.ways, w)
+	s.find(o.Prototype(), way{from: from, prototype: true})
+	for _, name := range o.GetOwnPropertyNames() {
+		s.member(o, s.rt.ToValue(name), func(part string, value *goja.Object) { s.find(value, way{from: from, name: name, part: part}) })
+	}
+	for _, symbol := range o.Symbols() {
+		s.member(o, symbol, func(part string, value *goja.Object) { s.find(value, way{from: from, symbol: symbol, part: part}) })
+	}
+}
+
+// member visits the objects that one member holds, without running an accessor.
+func (f *freezer) member(o *goja.Object, key goja.Value, visit func(part string, value *goja.Object)) {
+	descriptor, err := f.lookup(goja.Undefined(), o, key)
+	must(err)
+	d, ok := descriptor.(*goja.Object)
+	if !ok {
+		return
+	}
+	for _, part := range []string{"value", "get", "set"} {
+		if value, ok := d.Get(part).(*goja.Object); ok {
+			visit(part, value)
+		}
+	}
+}
+
+// overriddenBy are the overridden names that a prototype has as plain members.
+func (f *freezer) overriddenBy(o *goja.Object) (names []string) {
+	constructor, ok := o.Get("constructor").(*goja.Object)
+	if !ok || constructor.Get("prototype") != goja.Value(o) {
+		return nil
+	}
+	for _, name := range overridden {
+		descriptor, err := f.lookup(goja.Undefined(), o, f.rt.ToValue(name))
+		must(err)
+		if d, ok := descriptor.(*goja.Object); ok && d.Get("value") != nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// override turns a member of a prototype into an accessor.
+func (f *freezer) override(o *goja.Object, name string) {
+	value := o.Get(name)
+	get := f.rt.ToValue(func(goja.FunctionCall) goja.Value { return value }).(*goja.Object)
+	set := f.rt.ToValue(func(call goja.FunctionCall) goja.Value {
+		receiver, ok := call.This.(*goja.Object)
+		if !ok || receiver == o {
+			panic(f.rt.NewTypeError("Cannot assign to read only property '%s'", name))
+		}
+		define(receiver, name, call.Argument(0))
+		return goja.Undefined()
+	}).(*goja.Object)
+	must(o.DefineAccessorProperty(name, get, set, goja.FLAG_FALSE, goja.FLAG_FALSE))
+	f.seal(get)
+	f.seal(set)
+}
+
+func (f *freezer) seal(o *goja.Object) {
+	_, err := f.freeze(goja.Undefined(), o)
+	must(err)
+}
+
+// deep freezes a value of the script's and all that it leads to. It throws where that is impossible.
+func (f *freezer) deep(name string, value goja.Value) {
+	var found []*goja.Object
+	f.collectOwn(name, value, &found)
+	for _, o := range found {
+		f.seal(o)
+	}
+}
+
+func (f *freezer) collectOwn(path string, value goja.Value, found *[]*goja.Object) {
+	o, ok := value.(*goja.Object)
+	if !ok || f.done[o] {
+		return
+	}
+	f.done[o] = true
+	switch class := o.ClassName(); class {
+	case "Map", "Set", "WeakMap", "WeakSet", "Date":
+		panic(f.rt.NewGoError(cannotFreeze(path, "a "+class)))
+	case "RegExp":
+		if flags := o.Get("flags").String(); strings.ContainsAny(flags, "gy") {
+			panic(f.rt.NewGoError(cannotFreeze(path, "a regular expression with the flag "+flags)))
+		}
+	case "Generator":
+		panic(f.rt.NewGoError(cannotFreeze(path, "a running generator")))
+	case "Object":
+		if isBytes(o) {
+			panic(f.rt.NewGoError(cannotFreeze(path, "a byte array")))
+		}
+	}
+	*found = append(*found, o)
+	if proto := o.Prototype(); proto != nil {
+		f.collectOwn(path, proto, found)
+	}
+	for _, name := range o.GetOwnPropertyNames() {
+		f.member(o, f.rt.ToValue(name), func(_ string, value *goja.Object) { f.collectOwn(path+"."+name, value, found) })
+	}
+	for _, symbol := range o.Symbols() {
+		f.member(o, symbol, func(_ string, value *goja.Object) { f.collectOwn(path, value, found) })
+	}
+}
+
+func cannotFreeze(path, what string) *refusal {
+	return refuse(CodeShared, "make it inside a function, or use an object or an array; what one call may keep for the next is its State",
+		"%s is %s, which is shared by all calls and cannot be frozen", path, what)
+}
+
+// limitBuiltins takes away what builds code from text, and bounds what builds long strings.
+func limitBuiltins(v *vm) {
+	rt := v.rt
+	global := rt.GlobalObject()
+	none := func(what string) func(goja.FunctionCall) goja.Value {
+		return func(goja.FunctionCall) goja.Value {
+			panic(rt.NewTypeError("%s is not there: write the code where it runs", what))
+		}
+	}
+	kinds, err := rt.RunProgram(functionKindsProgram)
+	must(err)
+	var prototypes []*goja.Object
+	must(rt.ExportTo(kinds, &prototypes))
+	for i, prototype := range prototypes {
+		constructor := v.native("Function", 1, none("the Function constructor"))
+		must(constructor.DefineDataProperty("prototype", prototype, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
+		must(prototype.DefineDataProperty("constructor", constructor, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+		if i == 0 {
+			must(global.Set("Function", constructor))
+		}
+	}
+	must(global.Set("eval", v.native("eval", 1, none("eval"))))
+
+	stringPrototype := global.Get("String").(*goja.Object).Get("prototype").(*goja.Object)
+	bound := func(prototype *goja.Object, name string, length int, size func(goja.FunctionCall) float64) {
+		original, _ := goja.AssertFunction(prototype.Get(name))
+		limited := v.native(name, length, func(call goja.FunctionCall) goja.Value {
+			if n := size(call); n > maxString {
+				panic(rt.NewGoError(refuse(CodeError, "build it in parts", "%s would make a string of %.0f characters; %d are the most", name, n, maxString)))
+			}
+			result, err := original(call.This, call.Arguments...)
+			must(err)
+			return result
+		})
+		must(prototype.DefineDataProperty(name, limited, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	}
+	bound(stringPrototype, "repeat", 1, func(call goja.FunctionCall) float64 {
+		return lengthOf(call.This) * call.Argument(0).ToFloat()
+	})
+	for _, name := range []string{"padStart", "padEnd"} {
+		bound(stringPrototype, name, 2, func(call goja.FunctionCall) float64 { return call.Argument(0).ToFloat() })
+	}
+	arrayPrototype := global.Get("Array").(*goja.Object).Get("prototype").(*goja.Object)
+	bound(arrayPrototype, "join", 1, func(call goja.FunctionCall) float64 {
+		o, ok := call.This.(*goja.Object)
+		if !ok {
+			return 0
+		}
+		length := o.Get("length")
+		if length == nil {
+			return 0
+		}
+		n := length.ToFloat()
+		separator := 1.0
+		if s := call.Argument(0); !goja.IsUndefined(s) {
+			separator = lengthOf(s)
+		}
+		total := n * separator
+		if total > maxString || o.ClassName() != "Array" {
+			return total
+		}
+		for _, e := range v.values.elements(o) {
+			if e != nil && goja.IsString(e) {
+				total += lengthOf(e)
+			}
+		}
+		return total
+	})
+}
+
+// lengthOf is the length of a string value in UTF-16 units.
+func lengthOf(value goja.Value) float64 {
+	if s, ok := value.(goja.String); ok {
+		return float64(s.Length())
+	}
+	return float64(len(fmt.Sprint(value)))
+}
+
+var functionKindsProgram = goja.MustCompile("kinds", `[
+	Function.prototype, Object.getPrototypeOf(function*(){}), Object.getPrototypeOf(async function(){}),
+]`, true)

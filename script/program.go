@@ -45,6 +45,7 @@ type Program struct {
 	kind     Kind
 	code     *goja.Program
 	src      *source
+	shared   []string        // what functions declare
 	builtins []string        // passed in, in this order, so that naming one costs no look-up by name
 	objects  []*shape        // object literals that spread something
 	messages []*messageShape // yield Message({…})

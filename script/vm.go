@@ -102,14 +102,15 @@ func newVM(p *Program, env *Env) (*vm, error) {
 	ordinary := newValues(rt, true)
 	varsValue := ordinary.decode(trim(vars))
 	console := newConsole(v)
-	for _, o := range []goja.Value{message, state, varsValue, console} {
-		f.deep(o, "")
-	}
+	f.deep("Message", message)
+	f.deep("State", state)
+	f.deep("vars", varsValue)
+	f.deep("console", console)
 	args := []goja.Value{
 		v.native("yield", 1, v.yield), nil, v.native("returned", 1, v.returned), v.native("pass", 1, v.pass), v.native("snap", 1, v.snap),
 		v.native("freeze", 0, func(call goja.FunctionCall) goja.Value {
-			for _, arg := range call.Arguments {
-				f.deep(arg, "what functions declare")
+			for i, arg := range call.Arguments {
+				f.deep(p.shared[i], arg)
 			}
 			return goja.Undefined()
 		}),
