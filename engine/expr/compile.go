@@ -48,6 +48,7 @@ type compiler struct {
 	err      *Error
 	program  program
 	depth    int // of predicates
+	nesting  int // of lists and maps that are written out
 	locals   []local
 	textVars []TextVar
 }
@@ -631,6 +632,10 @@ func (c *compiler) sequence(n *ast.SequenceNode, pos int) node {
 
 // array compiles a list literal.
 func (c *compiler) array(n *ast.ArrayNode, pos int) node {
+	if !c.nest(pos) {
+		return constant(Value{}, pos)
+	}
+	defer func() { c.nesting-- }()
 	items := make([]node, len(n.Nodes))
 	for i := range n.Nodes {
 		items[i] = c.node(n.Nodes[i])
@@ -639,6 +644,17 @@ func (c *compiler) array(n *ast.ArrayNode, pos int) node {
 		return constant(Value{}, pos)
 	}
 	return c.listOf(items, pos)
+}
+
+// maxNesting is how deep lists and maps may be written into each other.
+const maxNesting = 100
+
+func (c *compiler) nest(pos int) bool {
+	if c.nesting++; c.nesting > maxNesting {
+		c.errorAt(pos, CodeTooLarge, fmt.Sprintf("lists and maps nested deeper than %d", maxNesting), "")
+		return false
+	}
+	return true
 }
 
 // listOf is a list of nodes; as JSON it is written without being made.
@@ -669,6 +685,10 @@ func (c *compiler) listOf(items []node, pos int) node {
 
 // mapLiteral compiles {name: expression, …}.
 func (c *compiler) mapLiteral(n *ast.MapNode, pos int) node {
+	if !c.nest(pos) {
+		return constant(Value{}, pos)
+	}
+	defer func() { c.nesting-- }()
 	names := make([]string, len(n.Pairs))
 	items := make([]node, len(n.Pairs))
 	for i, p := range n.Pairs {

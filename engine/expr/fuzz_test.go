@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -25,46 +27,123 @@ func FuzzExpression(f *testing.F) {
 		if strings.Count(text, "..") > 0 && len(text) > 200 {
 			return // long enough to spend the whole budget many times over
 		}
-		_, members, err := rawjson.Check([]byte(value), nil)
-		if err != nil {
-			return
-		}
-		env := &Env{Value: []byte(value), Members: members, Key: []byte("key"), KeyFormat: Text}
-		lines := strings.Count(text, "\n") + 1
-		if tpl, err := CompileTemplate(text, Record); err == nil {
-			_, _ = tpl.Append(nil, env)
-		}
-		e, err := Compile(text, Record, Any)
-		if err != nil {
-			var problem *Error
-			if !errors.As(err, &problem) || problem.Code == "" || problem.Message == "" || problem.Line < 1 || problem.Line > lines || problem.Column < 1 || problem.Column > utf8.RuneCountInString(text)+1 {
-				t.Fatalf("Compile(%q): %#v", text, err)
-			}
-			return
-		}
-		out, err := e.AppendJSON(nil, env)
-		if err != nil {
-			var failure *Failure
-			if !errors.As(err, &failure) || failure.Code == "" || failure.Line < 1 || failure.Line > lines || failure.Column < 1 || failure.Column > utf8.RuneCountInString(text)+1 {
-				t.Fatalf("AppendJSON(%q): %#v", text, err)
-			}
-		} else if _, _, err := rawjson.Check(out, nil); err != nil {
-			t.Fatalf("AppendJSON(%q) over %q = %q: %v", text, value, out, err)
-		}
-		v, evalErr := e.Eval(env)
-		if evalErr == nil && err == nil {
-			if again := env.appendJSON(nil, v, 0); !bytes.Equal(out, again) {
-				t.Fatalf("%q over %q: AppendJSON %q, Eval %q", text, value, out, again)
-			}
-		}
-		holds, condErr := e.Bool(env)
-		if b, isBool := v.Bool(); evalErr == nil && (isBool || v.Nil()) && (condErr != nil || holds != b) {
-			t.Fatalf("%q over %q: Bool %v %v, Eval %v", text, value, holds, condErr, b)
-		}
-		if _, _, err := e.AppendText(nil, env); err == nil && evalErr != nil {
-			t.Fatalf("%q over %q: AppendText succeeds, Eval fails: %v", text, value, evalErr)
-		}
+		checkExpression(t, text, value)
 	})
+}
+
+func checkExpression(t *testing.T, text, value string) {
+	t.Helper()
+	_, members, err := rawjson.Check([]byte(value), nil)
+	if err != nil {
+		return
+	}
+	env := &Env{Value: []byte(value), Members: members, Key: []byte("key"), KeyFormat: Text}
+	lines := strings.Count(text, "\n") + 1
+	if tpl, err := CompileTemplate(text, Record); err == nil {
+		_, _ = tpl.Append(nil, env)
+	}
+	e, err := Compile(text, Record, Any)
+	if err != nil {
+		var problem *Error
+		if !errors.As(err, &problem) || problem.Code == "" || problem.Message == "" || problem.Line < 1 || problem.Line > lines || problem.Column < 1 || problem.Column > utf8.RuneCountInString(text)+1 {
+			t.Fatalf("Compile(%.200q): %#v", text, err)
+		}
+		return
+	}
+	out, err := e.AppendJSON(nil, env)
+	if err != nil {
+		var failure *Failure
+		if !errors.As(err, &failure) || failure.Code == "" || failure.Line < 1 || failure.Line > lines || failure.Column < 1 || failure.Column > utf8.RuneCountInString(text)+1 {
+			t.Fatalf("AppendJSON(%.200q): %#v", text, err)
+		}
+	} else if _, _, err := rawjson.Check(out, nil); err != nil {
+		t.Fatalf("AppendJSON(%.200q) over %q = %q: %v", text, value, out, err)
+	}
+	v, evalErr := e.Eval(env)
+	if evalErr == nil && err == nil {
+		if again := env.appendJSON(nil, v, 0); !bytes.Equal(out, again) {
+			t.Fatalf("%.200q over %.200q: AppendJSON %q, Eval %q", text, value, out, again)
+		}
+	}
+	holds, condErr := e.Bool(env)
+	if b, isBool := v.Bool(); evalErr == nil && (isBool || v.Nil()) && (condErr != nil || holds != b) {
+		t.Fatalf("%.200q over %.200q: Bool %v %v, Eval %v", text, value, holds, condErr, b)
+	}
+	if _, _, err := e.AppendText(nil, env); err == nil && evalErr != nil {
+		t.Fatalf("%.200q over %.200q: AppendText succeeds, Eval fails: %v", text, value, evalErr)
+	}
+}
+
+// TestRandomExpressions puts every function and operator together with every kind of value.
+func TestRandomExpressions(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	atoms := []string{
+		"value.i", "value.neg", "value.f", "value.whole", "value.t", "value.e", "value.esc", "value.yes", "value.no", "value.nul", "value.missing", "value.max", "value.min", "value.big", "value.huge", "value.list", "value.nums", "value.texts", "value.none", "value.empty",
+		"value.map", "value.users", "value", "key", "headers", "timestamp", "topic", "1", "0", "-1", "2.5", `"a"`, `"md5"`, `"desc"`, `"%d"`, "nil", "true", "[1, nil, \"x\"]", "{a: 1}", `b"\xff"`, "1..3",
+	}
+	var names []string
+	for name := range functions {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var walks []string
+	for name := range predicates {
+		walks = append(walks, name)
+	}
+	slices.Sort(walks)
+	pick := func(words []string) string { return words[r.IntN(len(words))] }
+	operators := []string{"+", "-", "*", "/", "%", "**", "<", ">", "<=", ">=", "==", "!=", "&&", "||", "in", "contains", "startsWith", "endsWith", "matches", "not in"}
+	var build func(depth int) string
+	build = func(depth int) string {
+		if depth == 0 {
+			return pick(atoms)
+		}
+		a := func() string { return build(depth - 1 - r.IntN(depth)) }
+		switch r.IntN(12) {
+		case 0, 1, 2:
+			return "(" + a() + " " + pick(operators) + " " + a() + ")"
+		case 3, 4, 5:
+			name := pick(names)
+			args := make([]string, functions[name].min+r.IntN(2))
+			for i := range args {
+				args[i] = a()
+			}
+			return name + "(" + strings.Join(args, ", ") + ")"
+		case 6:
+			return pick(walks) + "(" + a() + ", " + pick([]string{"# > 1", "#", ".age", "#index", "string(#)", "# in value.nums", "[#]", "#acc ?? #"}) + ")"
+		case 7:
+			return "(" + a() + " ? " + a() + " : " + a() + ")"
+		case 8:
+			return "(" + a() + ")[" + a() + "]"
+		case 9:
+			return "(" + a() + ")[" + a() + ":" + a() + "]"
+		case 10:
+			return pick([]string{"!", "-", "+"}) + "(" + a() + ")"
+		default:
+			return "(" + a() + " ?? " + a() + ")"
+		}
+	}
+	compiled := 0
+	for range 20000 {
+		text := build(1 + r.IntN(3))
+		if _, err := Compile(text, Record, Any); err == nil {
+			compiled++
+		}
+		checkExpression(t, text, record)
+	}
+	if compiled < 4000 {
+		t.Errorf("only %d of the expressions compile", compiled)
+	}
+}
+
+func TestDeepAndLongTexts(t *testing.T) {
+	const n = MaxText / 2
+	for _, text := range []string{
+		strings.Repeat("(", n), strings.Repeat("(", n) + "1" + strings.Repeat(")", n), strings.Repeat("[", n), strings.Repeat("!", n) + "true", strings.Repeat("-", n) + "1", strings.Repeat("{a:", n/2), strings.Repeat("map(", n/4), "1" + strings.Repeat("**2", n/2), "true" + strings.Repeat("?1:true", n/8),
+		strings.Repeat("value.", 3000) + "x", "1" + strings.Repeat("+1", 4000), strings.Repeat("[", 2000) + strings.Repeat("]", 2000), "value" + strings.Repeat("[0]", 3000), strings.Repeat("if true {", n/16), strings.Repeat("let a = 1;", n/16),
+	} {
+		checkExpression(t, text, record)
+	}
 }
 
 // A member is found where encoding/json finds it.
