@@ -2,6 +2,8 @@ package script
 
 import (
 	"math"
+	"math/big"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -169,9 +171,12 @@ func (e *encoder) object(o *goja.Object) bool {
 		e.enter(o)
 		e.array(o)
 		e.leave()
-	case "Object", "Arguments":
-		if isBytes(o) {
-			e.refuse("it is a byte array", "write it as text, with base64 for example, or declare the topic with value: bytes")
+	case "Object", "Arguments", "Generator":
+		if what, hint := notPlain(o); what != "" {
+			e.refuse("it is "+what, hint)
+		}
+		if primitive := unbox(o); primitive != nil {
+			return e.value(primitive)
 		}
 		e.enter(o)
 		ok := e.plain(o)
@@ -180,13 +185,9 @@ func (e *encoder) object(o *goja.Object) bool {
 	case "Date":
 		e.date(o)
 	case "Number", "String", "Boolean", "BigInt":
-		return e.value(e.vm.unbox(o))
+		return e.value(unbox(o))
 	case "Function":
 		e.refuse("it is a function", "call it, or leave the member out")
-	case "Map":
-		e.refuse("it is a Map", "Object.fromEntries(map) makes an object of it, [...map] an array")
-	case "Set":
-		e.refuse("it is a Set", "[...set] makes an array of it")
 	case "Error":
 		e.refuse("it is an error", "write its message")
 	case "Symbol":
@@ -304,10 +305,69 @@ func appendISO(dst []byte, t time.Time) []byte {
 	return t.AppendFormat(dst, "2006-01-02T15:04:05.000Z")
 }
 
+// What goja exports objects as tells the kinds apart that have the class Object.
+var (
+	exportedMap     = reflect.TypeFor[[][2]any]()
+	exportedSet     = reflect.TypeFor[[]any]()
+	exportedBuffer  = reflect.TypeFor[goja.ArrayBuffer]()
+	exportedPlain   = reflect.TypeFor[map[string]any]()
+	exportedPromise = reflect.TypeFor[*goja.Promise]()
+	exportedBigInt  = reflect.TypeFor[*big.Int]()
+	messageBoxType  = reflect.TypeFor[*messageBox]()
+	stateBoxType    = reflect.TypeFor[*stateBox]()
+)
+
+// notPlain names what an object of the class Object is if it is no plain one, with a hint.
+func notPlain(o *goja.Object) (what, hint string) {
+	switch t := o.ExportType(); t {
+	case nil, exportedPlain, lazyType:
+	case exportedMap:
+		return "a Map", "Object.fromEntries(map) makes an object of it, [...map] an array"
+	case exportedSet:
+		if o.ClassName() != "Arguments" {
+			return "a Set", "[...set] makes an array of it"
+		}
+	case exportedPromise:
+		return "a Promise", ""
+	case messageBoxType:
+		return "a Message", "yield it"
+	case stateBoxType:
+		return "a State", "yield it"
+	default:
+		if t == exportedBuffer || t.Kind() == reflect.Slice {
+			return "a byte array", "write it as text, with base64 for example, or declare the topic with value: bytes"
+		}
+	}
+	return "", ""
+}
+
+// unbox is the primitive inside a Number, String, Boolean or BigInt object, or nil.
+func unbox(o *goja.Object) goja.Value {
+	t := o.ExportType()
+	if t == nil {
+		return nil
+	}
+	switch o.ClassName() {
+	case "Number", "String", "Boolean", "BigInt":
+		t = exportedBigInt
+	}
+	switch {
+	case t == exportedBigInt, t.Kind() == reflect.String, t.Kind() == reflect.Bool, t.Kind() == reflect.Int64, t.Kind() == reflect.Float64:
+		if value, ok := goja.AssertFunction(o.Get("valueOf")); ok {
+			primitive, err := value(o)
+			must(err)
+			if _, object := primitive.(*goja.Object); !object {
+				return primitive
+			}
+		}
+	}
+	return nil
+}
+
 // isBytes tells whether an object is an array buffer or a view of one.
 func isBytes(o *goja.Object) bool {
-	_, ok := bytesOf(o)
-	return ok
+	what, _ := notPlain(o)
+	return what == "a byte array"
 }
 
 // bytesOf are the bytes of an array buffer or byte array; they are shared with the script.

@@ -218,17 +218,15 @@ func (f *freezer) collectOwn(path string, value goja.Value, found *[]*goja.Objec
 	}
 	f.done[o] = true
 	switch class := o.ClassName(); class {
-	case "Map", "Set", "WeakMap", "WeakSet", "Date":
-		panic(f.rt.NewGoError(cannotFreeze(path, "a "+class)))
+	case "Date":
+		panic(f.rt.NewGoError(cannotFreeze(path, "a Date")))
 	case "RegExp":
 		if flags := o.Get("flags").String(); strings.ContainsAny(flags, "gy") {
 			panic(f.rt.NewGoError(cannotFreeze(path, "a regular expression with the flag "+flags)))
 		}
-	case "Generator":
-		panic(f.rt.NewGoError(cannotFreeze(path, "a running generator")))
 	case "Object":
-		if isBytes(o) {
-			panic(f.rt.NewGoError(cannotFreeze(path, "a byte array")))
+		if what, _ := notPlain(o); what != "" {
+			panic(f.rt.NewGoError(cannotFreeze(path, what)))
 		}
 	}
 	*found = append(*found, o)

@@ -337,9 +337,10 @@ func (l *lazy) entries(list []entry) []entry {
 		}
 		e := entry{int32(i), -1}
 		if doubles {
-			if e.member = t.find(m.Name(t.raw)); e.member != int32(i) && l.seen(i) {
+			if l.seen(i) {
 				continue
 			}
+			e.member = t.find(m.Name(t.raw))
 		}
 		if len(l.changes) > 0 {
 			e.change = l.changeOf(e.member)
@@ -538,8 +539,11 @@ func (e *encoder) lazy(l *lazy) {
 			e.dst = append(e.dst, ',')
 		}
 		if at.member >= 0 {
-			m := &t.members[at.member]
-			e.dst = append(e.dst, t.raw[m.NameStart-1:m.NameEnd+1]...)
+			if m := &t.members[at.member]; m.Escaped {
+				e.dst = rawjson.AppendString(e.dst, m.Name(t.raw))
+			} else {
+				e.dst = append(e.dst, t.raw[m.NameStart-1:m.NameEnd+1]...)
+			}
 		} else {
 			e.dst = rawjson.AppendString(e.dst, l.changes[at.change].name)
 		}

@@ -3,6 +3,7 @@ package script
 import (
 	"math/big"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/dop251/goja"
@@ -204,10 +205,19 @@ func (vs *values) lazyOf(o *goja.Object) *lazy {
 	return o.Export().(*lazy)
 }
 
+// maxElements is the longest array that is written. It is far above what a record can hold.
+const maxElements = 4 << 20
+
 // elements are the elements of an array; a hole is nil.
 func (vs *values) elements(array *goja.Object) []goja.Value {
-	var list []goja.Value
-	must(vs.rt.ExportTo(array, &list))
+	n := array.Get("length").ToInteger()
+	if n > maxElements {
+		panic(vs.rt.NewGoError(refuse(CodeRefused, "split it into several messages", "an array of %d elements is too long to be written", n)))
+	}
+	list := make([]goja.Value, n)
+	for i := range list {
+		list[i] = array.Get(strconv.Itoa(i))
+	}
 	return list
 }
 

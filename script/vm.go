@@ -320,9 +320,6 @@ func (v *vm) forget(o *goja.Object, name string) {
 	}
 }
 
-// unbox is the primitive inside a Number, String, Boolean or BigInt object.
-func (v *vm) unbox(o *goja.Object) goja.Value { return v.rt.ToValue(o.Export()) }
-
 // encodeState is the JSON of a yielded state, or nil if it is empty.
 func (v *vm) encodeState(value goja.Value) []byte {
 	if value == nil || goja.IsUndefined(value) || goja.IsNull(value) {

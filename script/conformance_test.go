@@ -1,0 +1,324 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+)
+
+// Every case runs over lazy and over ordinary objects: a script must not be able to tell them apart.
+func bothWays(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	for _, plain := range []bool{false, true} {
+		t.Run(map[bool]string{false: "lazy", true: "plain"}[plain], func(t *testing.T) {
+			plainValues = plain
+			defer func() { plainValues = false }()
+			f(t)
+		})
+	}
+}
+
+type conform struct {
+	functions string
+	body      string
+	initial   string
+	vars      string
+	store     storeMap
+	in        []string // values; the key is k
+	want      string   // effects, or "code line:column message"
+}
+
+func (c conform) run(t *testing.T) string {
+	t.Helper()
+	s := Source{Body: stream.Text{File: "f.yaml", Line: 1, Column: 1, Text: c.body}}
+	if c.functions != "" {
+		s.Functions = []stream.Text{{File: "f.yaml", Line: 101, Column: 1, Text: c.functions}}
+	}
+	p, err := Compile(s)
+	if err != nil {
+		return showError(err)
+	}
+	env := Env{Stage: "s", Outputs: out, Timeout: 5 * time.Second, Now: func() time.Time { return time.UnixMilli(1767225600000) }}
+	var printed strings.Builder
+	env.Console = func(level, text string) { fmt.Fprintf(&printed, "%s: %s\n", level, text) }
+	if c.initial != "" {
+		env.Initial = []byte(c.initial)
+	}
+	if c.vars != "" {
+		env.Vars = []byte(c.vars)
+	}
+	tr, err := p.NewTransform(env)
+	if err != nil {
+		return showError(err)
+	}
+	defer tr.Close()
+	store := c.store
+	if store == nil && p.NamesState() {
+		store = storeMap{}
+	}
+	var inputs []input
+	for _, v := range c.in {
+		inputs = append(inputs, input{"k", v})
+	}
+	if inputs == nil {
+		inputs = []input{{"k", `{}`}}
+	}
+	b := newBatch(t, store, inputs...)
+	if err := tr.Run(context.Background(), b); err != nil {
+		return showError(err)
+	}
+	return strings.ReplaceAll(strings.TrimSpace(printed.String()+effects(b)), "out k=", "→ ")
+}
+
+func showError(err error) string {
+	var problems Problems
+	if errors.As(err, &problems) {
+		var lines []string
+		for _, p := range problems {
+			lines = append(lines, fmt.Sprintf("%s %d:%d %s", p.Code, p.Line, p.Column, p.Message))
+		}
+		return strings.Join(lines, "\n")
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		_, line, column := e.Position()
+		return fmt.Sprintf("%s %d:%d %s", e.Code(), line, column, e.Message())
+	}
+	return err.Error()
+}
+
+func conformAll(t *testing.T, cases map[string]conform) {
+	t.Helper()
+	bothWays(t, func(t *testing.T) {
+		for name, c := range cases {
+			t.Run(name, func(t *testing.T) {
+				if got := c.run(t); got != c.want {
+					t.Errorf("%s\n got %s\nwant %s", c.body, got, c.want)
+				}
+			})
+		}
+	})
+}
+
+func TestLanguage(t *testing.T) {
+	conformAll(t, map[string]conform{
+		"yield in a loop":                         {body: `for (const x of [1,2]) yield Message({value: x})`, want: "→ 1\n→ 2"},
+		"yield as expression":                     {body: `const r = (yield Message({value: 1})); yield Message({value: r === undefined})`, want: "→ 1\n→ true"},
+		"early return":                            {body: `if (msg.value.stop) return; yield Message({value: 1})`, in: []string{`{"stop":true}`, `{}`}, want: "→ 1"},
+		"yield* array":                            {body: `yield* [1,2].map(x => Message({value: x}))`, want: "→ 1\n→ 2"},
+		"yield* generator":                        {body: `function* g(n) { yield Message({value: n}); return n + 1 } const r = yield* g(1); yield Message({value: r})`, want: "→ 1\n→ 2"},
+		"yield* method":                           {body: `const o = { *g() { yield Message({value: 1}) } }; yield* o.g()`, want: "→ 1"},
+		"generator of its own":                    {body: `function* g() { yield 1; yield 2 } yield Message({value: [...g()]})`, want: "→ [1,2]"},
+		"yield in a nested generator is not ours": {body: `function* g() { yield {a:1} } for (const x of g()) yield Message({value: x})`, want: `→ {"a":1}`},
+		"finally in a helper":                     {body: `function* g() { try { yield Message({value: 1}); yield 5 } finally { console.log('done') } } try { yield* g() } catch (e) { yield Message({value: 2}) }`, want: "info: done\n→ 1\n→ 2"},
+		"closures and classes":                    {body: `class A { #n = 1; get n() { return this.#n } static make() { return new A } } yield Message({value: A.make().n})`, want: "→ 1"},
+		"try and catch":                           {body: `try { null.x } catch { yield Message({value: 1}) } finally { yield Message({value: 2}) }`, want: "→ 1\n→ 2"},
+		"catch with a pattern":                    {body: `try { throw {a: 1} } catch ({a}) { yield Message({value: a}) }`, want: "→ 1"},
+		"labels":                                  {body: `outer: for (;;) { for (;;) { break outer } } yield Message({value: 1})`, want: "→ 1"},
+		"destructuring":                           {body: "const {a, b: [c, ...d], ...e} = msg.value; yield Message({value: {a, c, d, e}})", in: []string{`{"a":1,"b":[2,3,4],"x":5}`}, want: `→ {"a":1,"c":2,"d":[3,4],"e":{"x":5}}`},
+		"optional chaining":                       {body: "yield Message({value: msg.value.a?.b?.c ?? 'none'})", want: `→ "none"`},
+		"template":                                {body: "yield Message({value: `${msg.key}-${msg.value.a}`})", in: []string{`{"a":1}`}, want: `→ "k-1"`},
+		"body ends in comment":                    {body: "yield Message({value: 1}) // done", want: "→ 1"},
+		"functions":                               {functions: "const double = x => 2 * x;\nfunction* both(x) { yield Message({value: x}); yield Message({value: double(x)}) }", body: "yield* both(msg.value.a)", in: []string{`{"a":4}`}, want: "→ 4\n→ 8"},
+		"vars":                                    {body: "yield Message({value: vars.limit + 1})", vars: `{"limit":85}`, want: "→ 86"},
+		"console":                                 {body: "console.log('a', 1, {b: [2]}, null, undefined); console.warn('w')", want: "info: a 1 {\"b\":[2]} null undefined\nwarn: w"},
+		"message is a value":                      {body: "const m = Message({value: {a: 1}}); yield m; yield Message({value: m.value.a})", want: "→ {\"a\":1}\n→ 1"},
+		"taken at the yield":                      {body: "const v = {a: 1}; const m = Message({value: v}); v.a = 2; yield m; v.a = 3", want: `→ {"a":2}`},
+		"strict mode":                             {body: "undeclared = 1", want: `script.unknown_name 1:1 nothing is called "undeclared" here`},
+		"dates":                                   {body: "yield Message({value: [new Date(), Date.now(), new Date(0).getTimezoneOffset()]})", want: `→ ["2026-01-01T00:00:00.000Z",1767225600000,0]`},
+		"msg members":                             {body: "const {value, ...rest} = msg; yield Message({value: rest})", want: `→ {"key":"k","topic":"in","partition":0,"offset":0,"timestamp":1000,"headers":{}}`},
+		"msg may be changed":                      {body: "msg.key = 'x'; msg.extra = 1; delete msg.topic; yield Message({value: Object.keys(msg)})", in: []string{`{}`, `{}`}, want: "→ [\"key\",\"value\",\"partition\",\"offset\",\"timestamp\",\"headers\",\"extra\"]\n→ [\"key\",\"value\",\"partition\",\"offset\",\"timestamp\",\"headers\",\"extra\"]"},
+		"own names on errors":                     {body: "class E extends Error { constructor(m) { super(m); this.name = 'E'; this.message = m + '!' } } try { throw new E('a') } catch (e) { yield Message({value: String(e)}) }", want: `→ "E: a!"`},
+		"own toString":                            {body: "const o = {}; o.toString = () => 'x'; o.constructor = 1; yield Message({value: `${o}`})", want: `→ "x"`},
+		"members like those of Object":            {body: "msg.value.toString = 1; msg.value.constructor = 2; msg.value.hasOwnProperty = 3; yield Message({value: msg.value})", want: `→ {"toString":1,"constructor":2,"hasOwnProperty":3}`},
+		"regular expressions":                     {body: "yield Message({value: 'a1b2'.replace(/[0-9]/g, '') + /(?<=a)b/.test('ab')})", want: `→ "abtrue"`},
+		"sorting":                                 {body: "yield Message({value: [3,1,2].sort((a, b) => b - a)})", want: "→ [3,2,1]"},
+		"arguments stay ours":                     {body: "yield Message({value: arguments.length})", want: "→ 2"},
+	})
+}
+
+func TestT10YieldsThatAreNoMessage(t *testing.T) {
+	conformAll(t, map[string]conform{
+		"plain object":                 {body: "let x;\nyield { a: 1 }", want: "script.yield 2:1 a plain object was yielded, which is neither a Message nor a State"},
+		"array":                        {body: "yield [Message({value: 1})]", want: "script.yield 1:1 an array was yielded, which is neither a Message nor a State"},
+		"nothing":                      {body: "yield", want: "script.yield 1:1 undefined was yielded, which is neither a Message nor a State"},
+		"in a generator":               {body: "function* g() { yield 1 }\n yield* g()", want: "script.yield 2:2 a number was yielded, which is neither a Message nor a State"},
+		"no iterable":                  {body: "yield* 5", want: "script.yield 1:1 yield* was given a number"},
+		"a string":                     {body: "yield* 'abc'", want: "script.yield 1:1 yield* was given a string"},
+		"returned":                     {body: "if (msg.key)\n  return Message({value: 1})", want: "script.yield 2:3 a plain object was returned, but a body says everything by yield"},
+		"unknown topic":                {body: "yield Message({ topic: 'ouf', value: 1 })", want: `script.topic 1:1 the topic "ouf" is not among output_topics`},
+		"no value":                     {body: "const v = undefined; yield Message({ value: v })", want: "script.message 1:22 the Message has no value"},
+		"no value at all":              {body: "yield Message({ key: 'a' })", want: "script.message 1:7 a Message needs a value"},
+		"unknown member":               {body: "yield Message({ vaule: 1, value: 2 })", want: `script.message 1:17 a Message has no "vaule"`},
+		"unknown member of a variable": {body: "const m = { vaule: 1 }; yield Message(m)", want: `script.message 1:25 a Message has no "vaule"`},
+		"Message of a number":          {body: "yield Message(5)", want: "script.message 1:14 Message takes an object"},
+		"State of a number":            {body: "yield State(5)", want: "script.state 1:1 a State is an object, not a number"},
+		"State of an array":            {body: "yield State([1])", want: "script.state 1:1 a State is an object, not an array"},
+		"timestamp":                    {body: "yield Message({ value: 1, timestamp: 'now' })", want: "script.message 1:1 the timestamp of a Message is not a time"},
+		"partition":                    {body: "yield Message({ value: 1, partition: -1 })", want: "script.message 1:1 the partition of a Message is not a whole number from 0"},
+	})
+}
+
+func TestRefusedValues(t *testing.T) {
+	refused := func(value, what string) conform {
+		return conform{body: "yield Message({ value: " + value + " })", want: "value.refused 1:1 " + what}
+	}
+	conformAll(t, map[string]conform{
+		"NaN":               refused("{ a: [0, NaN] }", "the value's a[1] cannot be written as JSON: it is NaN"),
+		"Infinity":          refused("{ a: { b: 1 / 0 } }", "the value's a.b cannot be written as JSON: it is Infinity"),
+		"NaN alone":         refused("NaN", "the value cannot be written as JSON: it is NaN"),
+		"Map":               refused("{ m: new Map }", "the value's m cannot be written as JSON: it is a Map"),
+		"Set":               refused("{ 'a b': new Set }", `the value's ["a b"] cannot be written as JSON: it is a Set`),
+		"bytes":             refused("{ a: new Uint8Array(3) }", "the value's a cannot be written as JSON: it is a byte array"),
+		"buffer":            refused("{ a: new ArrayBuffer(3) }", "the value's a cannot be written as JSON: it is a byte array"),
+		"function":          refused("{ a: () => 1 }", "the value's a cannot be written as JSON: it is a function"),
+		"symbol":            refused("{ a: Symbol('x') }", "the value's a cannot be written as JSON: it is a symbol"),
+		"error":             refused("{ a: new Error('x') }", "the value's a cannot be written as JSON: it is an error"),
+		"regexp":            refused("{ a: /x/ }", "the value's a cannot be written as JSON: it is a RegExp"),
+		"invalid date":      refused("{ a: new Date('x') }", "the value's a cannot be written as JSON: it is an invalid Date"),
+		"spread":            refused("{ ...msg.value, a: NaN }", "the value's a cannot be written as JSON: it is NaN"),
+		"spread and set":    refused("{ ...msg.value, a: new Set([1]) }", "the value's a cannot be written as JSON: it is a Set"),
+		"cyclic":            {body: "const o = {}; o.o = { o }; yield Message({ value: o })", want: "value.refused 1:28 the value's o.o cannot be written as JSON: it contains itself"},
+		"cyclic in lazy":    {body: "msg.value.self = msg.value; yield Message({ value: msg.value })", want: "value.refused 1:29 the value's self cannot be written as JSON: it contains itself"},
+		"deep":              {body: "let o = {}; for (let i = 0; i < 2000; i++) o = {o}; yield Message({ value: o })", want: "value.refused 1:53 the value's " + strings.Repeat("o.", 999) + "o cannot be written as JSON: it is nested too deep"},
+		"in a state":        {body: "state.a = NaN; yield State(state)", want: "value.refused 1:16 the value's a cannot be written as JSON: it is NaN"},
+		"undefined drops":   {body: "yield Message({ value: { a: undefined, b: [undefined, 1], c: null } })", want: `→ {"b":[null,1],"c":null}`},
+		"date":              {body: "yield Message({ value: { a: new Date(1.5) } })", want: `→ {"a":"1970-01-01T00:00:00.001Z"}`},
+		"toJSON":            {body: "class P { toJSON() { return { p: 1 } } } yield Message({ value: { a: new P } })", want: `→ {"a":{"p":1}}`},
+		"boxed":             {body: "yield Message({ value: [Object(1), Object('a'), Object(true), Object(5n)] })", want: `→ [1,"a",true,5]`},
+		"twice is no cycle": {body: "const o = {a: 1}; yield Message({ value: [o, o] })", want: `→ [{"a":1},{"a":1}]`},
+		"sparse":            {body: "const a = [1]; a[3] = 2; yield Message({ value: a })", want: `→ [1,null,null,2]`},
+		"class instance":    {body: "class P { constructor() { this.x = 1 } get y() { return 2 } } yield Message({ value: new P })", want: `→ {"x":1}`},
+		"getter":            {body: "yield Message({ value: { get x() { return 3 } } })", want: `→ {"x":3}`},
+		"null prototype":    {body: "const o = Object.create(null); o.a = 1; yield Message({ value: o })", want: `→ {"a":1}`},
+	})
+}
+
+func TestNumbers(t *testing.T) {
+	conformAll(t, map[string]conform{
+		"arithmetic":             {body: "yield Message({ value: msg.value.a + 1 })", in: []string{`{"a":41}`}, want: "→ 42"},
+		"big arrives as BigInt":  {body: "yield Message({ value: [typeof msg.value.a, msg.value.a + 1n, typeof msg.value.b] })", in: []string{`{"a":9007199254740993,"b":9007199254740991}`}, want: `→ ["bigint",9007199254740994,"number"]`},
+		"negative big":           {body: "yield Message({ value: { x: msg.value.a } })", in: []string{`{"a":-9223372036854775808}`}, want: `→ {"x":-9223372036854775808}`},
+		"beyond 64 bits":         {body: "yield Message({ value: { x: msg.value.a } })", in: []string{`{"a":123456789012345678901234567890}`}, want: `→ {"x":123456789012345678901234567890}`},
+		"big float is a number":  {body: "yield Message({ value: typeof msg.value.a })", in: []string{`{"a":1e300}`}, want: `→ "number"`},
+		"mixing names the field": {body: "yield Message({ value: msg.value.id + 1 })", in: []string{`{"other":1,"id":9007199254740993}`}, want: `script.error 1:24 TypeError: Cannot mix BigInt and other types, use explicit conversions: "id" is an integer beyond 2^53 and came as a BigInt`},
+		"minus zero":             {body: "yield Message({ value: [-0, 0 * -1] })", want: "→ [0,0]"},
+		"shortest":               {body: "yield Message({ value: [0.1 + 0.2, 1e21, 1e-7, 5e-324, 100, 1/3, 123456789012345680000] })", want: "→ [0.30000000000000004,1e+21,1e-7,5e-324,100,0.3333333333333333,123456789012345680000]"},
+		"infinite text":          {body: "yield Message({ value: msg.value.a })", in: []string{`{"a":1e400}`}, want: "value.refused 1:1 the value cannot be written as JSON: it is Infinity"},
+	})
+}
+
+// W5: what a script does not change keeps its digits and its spelling.
+func TestW5UntouchedPartsKeepTheirBytes(t *testing.T) {
+	const odd = `{"a":1e-06,"b":200.0,"c":9223372036854775808,"d":"\u00e9\/","e":[1.0,{"f":1E2}],"g":{"h":-0,"i":1.50}}`
+	conformAll(t, map[string]conform{
+		"as it is":                    {body: "yield Message({ value: msg.value })", in: []string{odd}, want: "→ " + odd},
+		"read":                        {body: "msg.value.a + msg.value.e[1].f + msg.value.g.i; yield Message({ value: msg.value })", in: []string{odd}, want: "→ " + odd},
+		"spaces inside":               {body: "msg.value.a; yield Message({ value: msg.value })", in: []string{`{"a": 1,"b" :[ 2 ]}`}, want: `→ {"a": 1,"b" :[ 2 ]}`},
+		"one set":                     {body: "msg.value.x = 1; yield Message({ value: msg.value })", in: []string{odd}, want: "→ " + odd[:len(odd)-1] + `,"x":1}`},
+		"spread":                      {body: "yield Message({ value: { ...msg.value, x: 1 } })", in: []string{odd}, want: "→ " + odd[:len(odd)-1] + `,"x":1}`},
+		"spread in a variable":        {body: "const v = { ...msg.value, x: 1 }; v.g.h; yield Message({ value: v })", in: []string{odd}, want: "→ " + odd[:len(odd)-1] + `,"x":1}`},
+		"spread second":               {body: "yield Message({ value: { x: 1, ...msg.value } })", in: []string{odd}, want: `→ {"x":1,` + odd[1:]},
+		"spread twice":                {body: "yield Message({ value: { ...msg.value.g, ...msg.value } })", in: []string{odd}, want: `→ {"h":-0,"i":1.50,` + odd[1:]},
+		"set to the same":             {body: "msg.value.b = 200; msg.value.d = 'é/'; msg.value.g = msg.value.g; yield Message({ value: msg.value })", in: []string{odd}, want: "→ " + odd},
+		"set to another":              {body: "msg.value.b = 201; yield Message({ value: msg.value })", in: []string{`{"b":200.0,"c":1.0}`}, want: `→ {"b":201,"c":1.0}`},
+		"inside":                      {body: "msg.value.e[1].x = 1; yield Message({ value: msg.value })", in: []string{odd}, want: `→ {"a":1e-06,"b":200.0,"c":9223372036854775808,"d":"\u00e9\/","e":[1.0,{"f":1E2,"x":1}],"g":{"h":-0,"i":1.50}}`},
+		"element":                     {body: "msg.value.e[2] = 5; yield Message({ value: msg.value.e })", in: []string{odd}, want: `→ [1.0,{"f":1E2},5]`},
+		"moved":                       {body: "yield Message({ value: { y: msg.value.g, z: msg.value.e } })", in: []string{odd}, want: `→ {"y":{"h":-0,"i":1.50},"z":[1.0,{"f":1E2}]}`},
+		"a moved number is a new one": {body: "yield Message({ value: { y: msg.value.b } })", in: []string{odd}, want: `→ {"y":200}`},
+		"state":                       {body: "state.n = 1; yield State(state)", store: storeMap{"k": `{"a":1.0,"b":{"c":2.50}}`}, want: `state k={"a":1.0,"b":{"c":2.50},"n":1}`},
+		"into a state":                {body: "state.last = msg.value.g; yield State(state)", in: []string{odd, odd}, want: `state k={"last":{"h":-0,"i":1.50}}`},
+	})
+}
+
+func TestObjectsBehaveAsObjects(t *testing.T) {
+	const v = `{"b":1,"a":{"x":[1,2]},"c":null,"d":"text","e":true}`
+	one := func(body, want string) conform {
+		return conform{body: body, in: []string{v}, want: want}
+	}
+	conformAll(t, map[string]conform{
+		"keys":                        one("yield Message({value: Object.keys(msg.value)})", `→ ["b","a","c","d","e"]`),
+		"values":                      one("yield Message({value: Object.values(msg.value)})", `→ [1,{"x":[1,2]},null,"text",true]`),
+		"entries":                     one("yield Message({value: Object.entries(msg.value.a)})", `→ [["x",[1,2]]]`),
+		"in":                          one("yield Message({value: ['a' in msg.value, 'z' in msg.value, 'toString' in msg.value]})", `→ [true,false,true]`),
+		"hasOwn":                      one("yield Message({value: [Object.hasOwn(msg.value, 'a'), msg.value.hasOwnProperty('toString')]})", `→ [true,false]`),
+		"delete":                      one("delete msg.value.a; delete msg.value.zzz; yield Message({value: msg.value})", `→ {"b":1,"c":null,"d":"text","e":true}`),
+		"delete and add":              one("delete msg.value.b; msg.value.b = 2; yield Message({value: msg.value}); yield Message({value: Object.keys(msg.value)})", "→ {\"a\":{\"x\":[1,2]},\"c\":null,\"d\":\"text\",\"e\":true,\"b\":2}\n→ [\"a\",\"c\",\"d\",\"e\",\"b\"]"),
+		"add and delete":              one("msg.value.n = 1; delete msg.value.n; msg.value.m = 2; yield Message({value: 'n' in msg.value}); yield Message({value: msg.value})", "→ false\n→ "+v[:len(v)-1]+`,"m":2}`),
+		"delete twice":                one("delete msg.value.b; msg.value.b = 2; delete msg.value.b; yield Message({value: [msg.value.b === undefined, 'b' in msg.value, Object.keys(msg.value).length]})", "→ [true,false,4]"),
+		"set keeps place":             one("msg.value.a = 5; yield Message({value: msg.value})", `→ {"b":1,"a":5,"c":null,"d":"text","e":true}`),
+		"set undefined":               one("msg.value.a = undefined; yield Message({value: msg.value}); yield Message({value: 'a' in msg.value})", "→ {\"b\":1,\"c\":null,\"d\":\"text\",\"e\":true}\n→ true"),
+		"for in":                      one("const k = []; for (const n in msg.value) k.push(n); yield Message({value: k})", `→ ["b","a","c","d","e"]`),
+		"JSON.stringify":              one("yield Message({value: JSON.stringify(msg.value)})", `→ "{\"b\":1,\"a\":{\"x\":[1,2]},\"c\":null,\"d\":\"text\",\"e\":true}"`),
+		"identity":                    one("yield Message({value: [msg.value === msg.value, msg.value.a === msg.value.a, msg.value.a.x === msg.value.a.x]})", `→ [true,true,true]`),
+		"identity over a spread":      one("const s = {...msg.value, z: 1}; yield Message({value: [s === msg.value, s.a === msg.value.a]})", `→ [false,true]`),
+		"shared child":                one("const s = {...msg.value, z: 1}; s.a.x.push(3); yield Message({value: msg.value.a})", `→ {"x":[1,2,3]}`),
+		"spread is a copy":            one("const s = {...msg.value, z: 1}; s.b = 2; msg.value.d = 'x'; yield Message({value: [msg.value.b, s.d, msg.value.z === undefined]})", `→ [1,"text",true]`),
+		"spread before a call":        one("const f = () => { msg.value.b = 9; return 1 }; yield Message({value: {...msg.value, z: f()}})", `→ {"b":1,"a":{"x":[1,2]},"c":null,"d":"text","e":true,"z":1}`),
+		"spread before an assignment": one("yield Message({value: {...msg.value, z: (msg.value.b = 9)}})", `→ {"b":1,"a":{"x":[1,2]},"c":null,"d":"text","e":true,"z":9}`),
+		"spread of a spread":          one("yield Message({value: {...{...msg.value.a, q: 1}, r: 2}})", `→ {"x":[1,2],"q":1,"r":2}`),
+		"spread of nothing":           one("yield Message({value: {...null, ...undefined, ...5, ...true, a: 1}})", `→ {"a":1}`),
+		"spread of a string":          one("yield Message({value: {...'ab', c: 1}})", `→ {"0":"a","1":"b","c":1}`),
+		"spread of an array":          one("yield Message({value: {...msg.value.a.x, c: 1}})", `→ {"0":1,"1":2,"c":1}`),
+		"spread overridden":           one("yield Message({value: {b: 0, ...msg.value.a, b: 2}})", `→ {"b":2,"x":[1,2]}`),
+		"spread with a computed name": one("yield Message({value: {...msg.value.a, [msg.key]: 1}})", `→ {"x":[1,2],"k":1}`),
+		"spread of the value's array": {body: "yield Message({value: {...msg.value, a: 1}})", in: []string{`[5]`}, want: `→ {"0":5,"a":1}`},
+		"spread of a tombstone":       {body: "yield Message({value: {...msg.value, a: 1}})", in: []string{``}, want: `→ {"a":1}`},
+		"spread and drop":             one("yield Message({value: {...msg.value, a: undefined}})", `→ {"b":1,"c":null,"d":"text","e":true}`),
+		"assign":                      one("yield Message({value: Object.assign({}, msg.value.a, {y: 1})})", `→ {"x":[1,2],"y":1}`),
+		"assign into":                 one("Object.assign(msg.value.a, {y: 1}); yield Message({value: msg.value.a})", `→ {"x":[1,2],"y":1}`),
+		"array methods":               one("msg.value.a.x.push(3); yield Message({value: msg.value.a.x.map(x => x * 2)}); yield Message({value: msg.value.a})", "→ [2,4,6]\n→ {\"x\":[1,2,3]}"),
+		"array length":                one("msg.value.a.x.length = 1; yield Message({value: msg.value.a})", `→ {"x":[1]}`),
+		"array reversed":              one("msg.value.a.x.reverse(); yield Message({value: msg.value.a})", `→ {"x":[2,1]}`),
+		"isArray":                     one("yield Message({value: [Array.isArray(msg.value.a.x), Array.isArray(msg.value)]})", `→ [true,false]`),
+		"instanceof":                  one("yield Message({value: [msg.value instanceof Object, msg.value.constructor === Object]})", `→ [true,true]`),
+		"descriptor":                  one("yield Message({value: Object.getOwnPropertyDescriptor(msg.value, 'b')})", `→ {"value":1,"writable":true,"enumerable":true,"configurable":true}`),
+		"frozen":                      one("Object.freeze(msg.value); try { msg.value.b = 2 } catch (e) { yield Message({value: e.name}) }", `→ "TypeError"`),
+		"accessor":                    one("Object.defineProperty(msg.value, 'q', {get() { return 7 }, enumerable: true}); yield Message({value: {...msg.value.a, q: msg.value.q}})", `→ {"x":[1,2],"q":7}`),
+		"symbol members":              one("const s = Symbol(); msg.value[s] = 1; yield Message({value: msg.value[s]})", "→ 1"),
+		"Map of objects":              one("const m = new Map([[msg.value.a, 1]]); yield Message({value: m.get(msg.value.a)})", "→ 1"),
+		"string":                      one("yield Message({value: String(msg.value)})", `→ "[object Object]"`),
+		"typeof":                      one("yield Message({value: [typeof msg.value, typeof msg.value.a.x, typeof msg.value.c]})", `→ ["object","object","object"]`),
+		"names with escapes":          {body: "msg.value['é\"'] += 1; yield Message({value: msg.value})", in: []string{`{"\u00e9\"":1,"z":2}`}, want: `→ {"é\"":2,"z":2}`},
+		"doubled names":               {body: "yield Message({value: [msg.value.a, Object.keys(msg.value)]}); msg.value.x = 1; yield Message({value: msg.value})", in: []string{`{"a":1,"b":2,"a":3}`}, want: "→ [3,[\"a\",\"b\"]]\n→ {\"a\":3,\"b\":2,\"x\":1}"},
+		"doubled and changed":         {body: "msg.value.a = 9; yield Message({value: msg.value})", in: []string{`{"a":1,"b":2,"a":3}`}, want: `→ {"a":9,"b":2}`},
+		"doubled and deleted":         {body: "delete msg.value.a; yield Message({value: msg.value})", in: []string{`{"a":1,"b":2,"a":3}`}, want: `→ {"b":2}`},
+		"index names":                 {body: "yield Message({value: Object.keys(msg.value)}); msg.value.y = 1; yield Message({value: msg.value})", in: []string{`{"z":1,"10":2,"9":3,"01":4}`}, want: "→ [\"9\",\"10\",\"z\",\"01\"]\n→ {\"9\":3,\"10\":2,\"z\":1,\"01\":4,\"y\":1}"},
+		"index names set":             {body: "msg.value[7] = 1; msg.value.x = 2; msg.value[3] = 3; yield Message({value: msg.value}); yield Message({value: msg.value['7']})", in: []string{`{"z":1}`}, want: "→ {\"3\":3,\"7\":1,\"z\":1,\"x\":2}\n→ 1"},
+		"__proto__ in a text":         {body: "yield Message({value: [Object.keys(msg.value), msg.value.a]})", in: []string{`{"__proto__":{"a":1},"b":2}`}, want: `→ [["__proto__","b"],null]`},
+		"empty name":                  {body: "msg.value[''] += 1; yield Message({value: msg.value})", in: []string{`{"":1}`}, want: `→ {"":2}`},
+		"scalars":                     {body: "yield Message({value: [msg.value]})", in: []string{`1`, `"a"`, `null`, `true`, `[1]`, ` 5 `}, want: "→ [1]\n→ [\"a\"]\n→ [null]\n→ [true]\n→ [[1]]\n→ [5]"},
+		"many members":                {body: "for (let i = 0; i < 100; i++) msg.value['m' + i] = i; for (let i = 0; i < 100; i += 2) delete msg.value['m' + i]; msg.value.m0 = 'again'; yield Message({value: [Object.keys(msg.value).length, msg.value.m1, msg.value.m2 === undefined, msg.value.m0, JSON.stringify(msg.value) === JSON.stringify({...msg.value})]})", want: `→ [51,1,true,"again",true]`},
+		"many members of a text":      {body: "delete msg.value.m5; msg.value.m5 = 'x'; delete msg.value.m6; msg.value.m7 = 1; for (let i = 10; i < 40; i++) msg.value['m' + i] = 0; yield Message({value: msg.value})", in: []string{manyMembersText(40)}, want: "→ " + manyMembersWant()},
+		"unicode":                     {body: "yield Message({value: msg.value.a.length + msg.value.a})", in: []string{`{"a":"é😀\u0000"}`}, want: `→ "4é😀\u0000"`},
+	})
+}
+
+func manyMembersText(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"m%d":%d.0`, i, i)
+	}
+	return "{" + b.String()[1:] + "}"
+}
+
+func manyMembersWant() string {
+	var b strings.Builder
+	for i := range 40 {
+		switch {
+		case i == 5 || i == 6:
+		case i == 7:
+			b.WriteString(`,"m7":1`)
+		case i >= 10:
+			fmt.Fprintf(&b, `,"m%d":0`, i)
+		default:
+			fmt.Fprintf(&b, `,"m%d":%d.0`, i, i)
+		}
+	}
+	return "{" + b.String()[1:] + `,"m5":"x"}`
+}
