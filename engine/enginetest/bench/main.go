@@ -1,0 +1,179 @@
+//go:build linux
+
+// Command bench measures flechtwerk on Kafka against a transactional pass-through on franz-go, in the same run:
+//
+//	pass  the yardstick, see passthrough
+//	B1    a stateful script      B2  a stateless script      B3  no script
+//
+// The broker is FLECHTWERK_TEST_KAFKA, or a real Kafka that is started for the occasion, or, without Java, a fake one in
+// another process. The programs take turns, and each figure is the median of the turns.
+//
+// What is measured, by the same rule for all programs: from the moment that a program says it is ready (it owns its
+// partitions) until the committed offsets of its group have reached the end of the input. CPU is user and system time of the
+// program's process over that span, so the broker and this command are not in it; memory is the most that the process ever
+// had; allocations are objects on the Go heap.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/flechtwerk/flechtwerk/engine/enginetest/kafkatest"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var o options
+	flag.IntVar(&o.records, "records", 500_000, "input `records`")
+	flag.IntVar(&o.runs, "runs", 3, "turns of each program")
+	flag.StringVar(&o.binary, "binary", "", "flechtwerk's `file`; by default it is built")
+	only := flag.String("only", "pass,B1,B2,B3", "which `programs`")
+	flag.Parse()
+	o.programs = strings.Split(*only, ",")
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	records, runs int
+	binary        string
+	programs      []string
+}
+
+func run(ctx context.Context, o options) error {
+	dir, err := os.MkdirTemp("", "flechtwerk-bench-")
+	if err != nil {
+		return fmt.Errorf("make a work folder: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{options: o, dir: dir}
+	if err := b.build(ctx); err != nil {
+		return err
+	}
+	kind, end, err := b.broker(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	fmt.Printf("%s, %d records of about 330 bytes, %d partitions, %d sensors, %s %s/%s, %d cores\n",
+		kind, o.records, partitions, sensors, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	if err := b.prepare(ctx); err != nil {
+		return err
+	}
+	defer b.cleanUp()
+	fmt.Fprintln(os.Stderr, "warming the broker up")
+	if _, err := b.measure(ctx, "pass"); err != nil {
+		return err
+	}
+	figures := map[string][]figure{}
+	for turn := range o.runs {
+		for _, program := range o.programs {
+			f, err := b.measure(ctx, program)
+			if err != nil {
+				return fmt.Errorf("%s: %w", program, err)
+			}
+			fmt.Fprintf(os.Stderr, "turn %d %-4s %8.0f records/s %6.2f µs/record\n", turn+1, program, f.rate, f.cpu)
+			figures[program] = append(figures[program], f)
+		}
+	}
+	return report(o.programs, figures)
+}
+
+// report prints the medians, and the ratio of CPU to the pass-through's.
+func report(programs []string, figures map[string][]figure) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "program\trecords/s\tCPU µs/record\t(min–max)\t× pass\tallocs/record\tpeak RSS MB\t")
+	yardstick := 0.0
+	if pass := figures["pass"]; len(pass) > 0 {
+		yardstick = median(pass, func(f figure) float64 { return f.cpu })
+	}
+	for _, program := range programs {
+		all := figures[program]
+		if len(all) == 0 {
+			continue
+		}
+		cpu := func(f figure) float64 { return f.cpu }
+		slices.SortFunc(all, func(a, b figure) int { return int(1e6 * (a.cpu - b.cpu)) })
+		ratio := "–"
+		if yardstick > 0 {
+			ratio = fmt.Sprintf("%.2f", median(all, cpu)/yardstick)
+		}
+		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.2f–%.2f\t%s\t%.1f\t%.0f\t\n", program,
+			median(all, func(f figure) float64 { return f.rate }), median(all, cpu), all[0].cpu, all[len(all)-1].cpu, ratio,
+			median(all, func(f figure) float64 { return f.allocs }), median(all, func(f figure) float64 { return f.rss }))
+	}
+	return w.Flush()
+}
+
+func median(all []figure, of func(figure) float64) float64 {
+	var values []float64
+	for _, f := range all {
+		values = append(values, of(f))
+	}
+	slices.Sort(values)
+	if n := len(values); n%2 == 0 {
+		return (values[n/2-1] + values[n/2]) / 2
+	}
+	return values[len(values)/2]
+}
+
+const module = "github.com/flechtwerk/flechtwerk/"
+
+// build compiles the programs into the work folder.
+func (b *bench) build(ctx context.Context) error {
+	targets := map[string]string{"passthrough": module + "engine/enginetest/bench/passthrough", "fakebroker": module + "engine/enginetest/fakebroker"}
+	if b.binary == "" {
+		b.binary = filepath.Join(b.dir, "flechtwerk")
+		targets["flechtwerk"] = module + "cmd/flechtwerk"
+	}
+	for name, path := range targets {
+		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(b.dir, name), path)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", name, err, out)
+		}
+	}
+	return nil
+}
+
+// broker finds or starts the broker and says what it is.
+func (b *bench) broker(ctx context.Context) (kind string, end func(), err error) {
+	if b.addr = os.Getenv("FLECHTWERK_TEST_KAFKA"); b.addr != "" {
+		return "the Kafka at " + b.addr, func() {}, nil
+	}
+	fmt.Fprintln(os.Stderr, "starting Apache Kafka", kafkatest.Version)
+	kafka, err := kafkatest.Start(ctx, kafkatest.Config{})
+	if err == nil {
+		b.addr = kafka.Addr()
+		return "Apache Kafka " + kafkatest.Version, func() { kafka.Close() }, nil
+	}
+	if !errors.Is(err, kafkatest.ErrNoJava) {
+		return "", nil, err
+	}
+	fake, err := start(filepath.Join(b.dir, "fakebroker"), nil, nil)
+	if err != nil {
+		return "", nil, err
+	}
+	select {
+	case b.addr = <-fake.lines:
+	case <-time.After(10 * time.Second):
+		fake.kill()
+		return "", nil, errors.New("the fake broker did not start")
+	}
+	return "a fake Kafka in another process (no Java here)", fake.kill, nil
+}
