@@ -452,8 +452,8 @@ type Rows struct {
 }
 
 type row struct {
-	json []byte
-	line int
+	json         []byte
+	line, column int
 }
 
 func (r *Rows) decode(d *decoder, n *node, what string) bool {
@@ -465,7 +465,7 @@ func (r *Rows) decode(d *decoder, n *node, what string) bool {
 	for i, item := range n.items {
 		j := jsonWriter{decoder: d}
 		j.value(item, fmt.Sprintf("%s[%d]", what, i))
-		r.Items = append(r.Items, row{j.out, item.line})
+		r.Items = append(r.Items, row{j.out, item.line, item.column})
 	}
 	return true
 }
@@ -520,7 +520,7 @@ func (s *Script) file(d *decoder, n *node, what string) bool {
 		d.report(name, "script.file", fmt.Sprintf("the script %s cannot be read: %v", name.text, reason(err)), "the path is relative to the pipeline file")
 		return false
 	}
-	clean := strings.ReplaceAll(strings.TrimPrefix(string(text), "\uFEFF"), "\r\n", "\n")
+	clean := cleaned(text)
 	d.set.remember(file, clean)
 	s.node, s.Body = n, Body{Text: stream.Text{File: file, Line: 1, Column: 1, Text: clean}, Module: true}
 	return true

@@ -40,6 +40,8 @@ type SeedError struct {
 	File string
 	Line int // from 1; 0 where the file itself cannot be read
 	What string
+
+	column int // of an inline record
 }
 
 func (e *SeedError) Error() string {
@@ -58,7 +60,13 @@ func (s *Seed) Records() iter.Seq2[SeedRecord, error] {
 	return func(yield func(SeedRecord, error) bool) {
 		if s.File == "" {
 			for _, r := range s.rows {
-				if !s.record(s.from, r.line, r.json, yield) {
+				out, err := s.encode(r.json)
+				if err != nil {
+					yield(SeedRecord{}, &SeedError{s.from, r.line, err.Error(), r.column})
+					return
+				}
+				out.Line = r.line
+				if !yield(out, nil) {
 					return
 				}
 			}
@@ -66,7 +74,7 @@ func (s *Seed) Records() iter.Seq2[SeedRecord, error] {
 		}
 		file, err := s.open(s.File)
 		if err != nil {
-			yield(SeedRecord{}, &SeedError{s.File, 0, reason(err).Error()})
+			yield(SeedRecord{}, &SeedError{File: s.File, Line: 0, What: reason(err).Error()})
 			return
 		}
 		defer func() { _ = file.Close() }() // it was only read
@@ -99,7 +107,7 @@ func (s *Seed) lines(in *bufio.Reader, yield func(SeedRecord, error) bool) {
 			if errors.Is(err, bufio.ErrBufferFull) {
 				what = fmt.Sprintf("the line is longer than %d bytes", maxSeedLine)
 			}
-			yield(SeedRecord{}, &SeedError{s.File, line, what})
+			yield(SeedRecord{}, &SeedError{File: s.File, Line: line, What: what})
 			return
 		}
 		if len(long) > 0 {
@@ -120,7 +128,7 @@ func (s *Seed) lines(in *bufio.Reader, yield func(SeedRecord, error) bool) {
 func (s *Seed) array(in *bufio.Reader, yield func(SeedRecord, error) bool) {
 	text, err := io.ReadAll(in)
 	if err != nil {
-		yield(SeedRecord{}, &SeedError{s.File, 0, err.Error()})
+		yield(SeedRecord{}, &SeedError{File: s.File, Line: 0, What: err.Error()})
 		return
 	}
 	kind, _, err := rawjson.Check(text, nil)
@@ -130,11 +138,11 @@ func (s *Seed) array(in *bufio.Reader, yield func(SeedRecord, error) bool) {
 		if errors.As(err, &se) {
 			line += bytes.Count(text[:se.Offset], []byte("\n"))
 		}
-		yield(SeedRecord{}, &SeedError{s.File, line, err.Error()})
+		yield(SeedRecord{}, &SeedError{File: s.File, Line: line, What: err.Error()})
 		return
 	}
 	if kind != rawjson.Array {
-		yield(SeedRecord{}, &SeedError{s.File, 1, "a JSON array of records is expected; name a file with one record a line .ndjson"})
+		yield(SeedRecord{}, &SeedError{File: s.File, Line: 1, What: "a JSON array of records is expected; name a file with one record a line .ndjson"})
 		return
 	}
 	line, from := 1, uint32(0)
@@ -152,7 +160,7 @@ func (s *Seed) table(in io.Reader, yield func(SeedRecord, error) bool) {
 	r := csv.NewReader(in)
 	r.ReuseRecord = true
 	fail := func(err error) {
-		e := &SeedError{s.File, 0, err.Error()}
+		e := &SeedError{File: s.File, Line: 0, What: err.Error()}
 		var pe *csv.ParseError
 		if errors.As(err, &pe) {
 			e.Line, e.What = pe.Line, pe.Err.Error()
@@ -164,7 +172,7 @@ func (s *Seed) table(in io.Reader, yield func(SeedRecord, error) bool) {
 	}
 	head, err := r.Read()
 	if errors.Is(err, io.EOF) {
-		yield(SeedRecord{}, &SeedError{s.File, 1, "a header line with the names of the columns is expected"})
+		yield(SeedRecord{}, &SeedError{File: s.File, Line: 1, What: "a header line with the names of the columns is expected"})
 		return
 	}
 	if err != nil {
@@ -175,7 +183,7 @@ func (s *Seed) table(in io.Reader, yield func(SeedRecord, error) bool) {
 	for i, name := range head {
 		names[i] = append(rawjson.AppendString(nil, name), ':')
 		if slices.Contains(head[:i], name) {
-			yield(SeedRecord{}, &SeedError{s.File, 1, fmt.Sprintf("the column %q is there twice", name)})
+			yield(SeedRecord{}, &SeedError{File: s.File, Line: 1, What: fmt.Sprintf("the column %q is there twice", name)})
 			return
 		}
 	}
@@ -206,7 +214,7 @@ func (s *Seed) table(in io.Reader, yield func(SeedRecord, error) bool) {
 func (s *Seed) record(file string, line int, text []byte, yield func(SeedRecord, error) bool) bool {
 	out, err := s.encode(text)
 	if err != nil {
-		yield(SeedRecord{}, &SeedError{file, line, err.Error()})
+		yield(SeedRecord{}, &SeedError{File: file, Line: line, What: err.Error()})
 		return false
 	}
 	out.Line = line
@@ -314,7 +322,7 @@ func (d *draft) seedError(n *node, err error) {
 	}
 	switch {
 	case se.File == d.src.file:
-		d.problem(se.File, se.Line, n.column, "seed.record", se.What, "")
+		d.problem(se.File, se.Line, se.column, "seed.record", se.What, "")
 	case se.Line == 0:
 		d.report(n, "seed.file", fmt.Sprintf("the seed %s cannot be read: %s", n.text, se.What), "the path is relative to the pipeline file")
 	default:

@@ -35,29 +35,17 @@ func (s *source) line(n int) string {
 // from is the rest of a line from a column on, both from 1.
 func (s *source) from(line, column int) string {
 	text := s.line(line)
-	for range column - 1 {
-		_, rest, ok := cutRune(text)
-		if !ok {
-			return ""
+	for i := range text {
+		if column--; column < 1 {
+			return text[i:]
 		}
-		text = rest
 	}
-	return text
-}
-
-func cutRune(s string) (r rune, rest string, ok bool) {
-	for i, c := range s {
-		if i > 0 {
-			return r, s[i:], true
-		}
-		r = c
-	}
-	return r, "", s != ""
+	return ""
 }
 
 // parse makes the tree of a file. A syntax error is the only problem and leaves no tree.
 func (l *loader) parse(file string, text []byte) (*source, *node) {
-	clean := strings.ReplaceAll(strings.TrimPrefix(string(text), "\uFEFF"), "\r\n", "\n")
+	clean := cleaned(text)
 	src := &source{file: file, lines: strings.Split(clean, "\n")}
 	l.set.remember(file, clean)
 	if !strings.HasSuffix(clean, "\n") {
@@ -91,6 +79,11 @@ func (l *loader) parse(file string, text []byte) (*source, *node) {
 	return src, root
 }
 
+// cleaned is a text without byte order mark whose lines end in a line feed.
+func cleaned(text []byte) string {
+	return strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(text), "\uFEFF"))
+}
+
 // syntax reports what the parser did not understand, in the words of what most likely was meant.
 func (l *loader) syntax(src *source, err error) {
 	line, column, message := 1, 1, err.Error()
@@ -106,6 +99,7 @@ func (l *loader) syntax(src *source, err error) {
 		line++ // the parser counts a line too few after a text of several lines
 	}
 	text := src.line(line)
+	column = min(column, characters(text)+1)
 	if indented := strings.TrimLeft(text, " "); strings.HasPrefix(indented, "\t") {
 		l.problem(src.file, line, len(text)-len(indented)+1, "yaml.syntax", "a tab in the indentation", "indent with spaces")
 		return
@@ -375,6 +369,9 @@ func (b *builder) key(n ast.MapKeyNode) *node {
 		inner = k.Value
 	}
 	key := b.value(inner, nil)
+	if at := b.place(inner, nil); key.anchor {
+		key.line, key.column = at.line, at.column
+	}
 	if key.kind == null {
 		key.kind = scalar
 	}
@@ -438,6 +435,32 @@ func (b *builder) scalar(n ast.Node) *node {
 	case token.DoubleQuoteType:
 		out.style = double
 	}
-	out.lines += strings.Count(strings.TrimSpace(tk.Origin), "\n")
+	out.lines = b.height(out)
 	return out
 }
+
+// height is on how many lines of the file a scalar stands that is no block. What the parser keeps of its origin does not tell.
+func (b *builder) height(n *node) int {
+	rest := b.src.from(n.line, n.column)
+	if n.style != bare {
+		if quotedText.MatchString(rest) || rest == "" || rest[0] != '\'' && rest[0] != '"' {
+			return 1
+		}
+		return 2 // or more; nobody asks
+	}
+	if strings.HasPrefix(rest, n.text) {
+		return 1
+	}
+	lines, missing := 1, len(strings.Join(strings.Fields(n.text), ""))
+	for {
+		missing -= len(strings.Join(strings.Fields(rest), ""))
+		if missing <= 0 || n.line+lines > len(b.src.lines) {
+			return lines
+		}
+		rest = b.src.line(n.line + lines)
+		lines++
+	}
+}
+
+// quotedText begins with a scalar in quotes that ends on its line.
+var quotedText = regexp.MustCompile(`^(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')`)
