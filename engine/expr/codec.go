@@ -43,7 +43,7 @@ var codecFunctions = map[string]*function{
 	}},
 	"hex.encode": {min: 1, max: 1, takes: []types{tText | tBytes}, result: tText, call: func(env *Env, a []Value, _ int) Value {
 		env.spend(2 * len(a[0].str))
-		return textValue(hex.EncodeToString(bytesOf(a[0].str)))
+		return textValue(hex.EncodeToString(rawjson.Bytes(a[0].str)))
 	}},
 	"hex.decode": {min: 1, max: 1, takes: []types{tText}, result: tBytes, call: func(env *Env, a []Value, pos int) Value {
 		b, err := hex.DecodeString(a[0].str)
@@ -77,7 +77,7 @@ var codecFunctions = map[string]*function{
 
 func digest(env *Env, h hash.Hash, data string, as []Value, pos int) Value {
 	env.spend(len(data))
-	h.Write(bytesOf(data))
+	h.Write(rawjson.Bytes(data))
 	sum := h.Sum(nil)
 	if len(as) == 0 {
 		return textValue(hex.EncodeToString(sum))
@@ -93,15 +93,15 @@ func digest(env *Env, h hash.Hash, data string, as []Value, pos int) Value {
 
 func encodeBase64(env *Env, a []Value, _ int) Value {
 	env.spend(2 * len(a[0].str))
-	return textValue(base64.StdEncoding.EncodeToString(bytesOf(a[0].str)))
+	return textValue(base64.StdEncoding.EncodeToString(rawjson.Bytes(a[0].str)))
 }
 
 func parseJSON(env *Env, a []Value, pos int) Value {
 	env.spend(len(a[0].str))
-	if _, _, err := rawjson.Check(bytesOf(a[0].str), nil); err != nil {
+	if _, _, err := rawjson.Check(rawjson.Bytes(a[0].str), nil); err != nil {
 		return env.fail(pos, CodeValue, "the text is not JSON")
 	}
-	return rawRoot(bytesOf(a[0].str))
+	return rawRoot(rawjson.Bytes(a[0].str))
 }
 
 // murmur2 is Kafka's (org.apache.kafka.common.utils.Utils.murmur2), by which Java's producer picks a partition.
@@ -109,7 +109,7 @@ func murmur2(data string) int32 {
 	const m = 0x5bd1e995
 	h := uint32(0x9747b28c) ^ uint32(len(data))
 	for ; len(data) >= 4; data = data[4:] {
-		k := binary.LittleEndian.Uint32(bytesOf(data[:4])) * m
+		k := binary.LittleEndian.Uint32(rawjson.Bytes(data[:4])) * m
 		k ^= k >> 24
 		h = h*m ^ k*m
 	}
@@ -153,7 +153,7 @@ func isoTime(env *Env, a []Value, pos int) Value {
 		layout += "." + strings.Repeat("0", int(digits))
 	}
 	year := t.Year()
-	out := ""
+	var out string
 	switch {
 	case year < 0:
 		out = "-" + padded(-year, 6)

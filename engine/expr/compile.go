@@ -47,8 +47,9 @@ type compiler struct {
 	scope    Scope
 	err      *Error
 	program  program
-	depth    int // of predicates
-	nesting  int // of lists and maps that are written out
+	depth    int      // of predicates
+	walks    []string // the functions whose predicates these are
+	nesting  int      // of lists and maps that are written out
 	locals   []local
 	textVars []TextVar
 }
@@ -139,6 +140,8 @@ func (c *compiler) syntax(err error) node {
 		}
 	case strings.Contains(message, "exceeds maximum allowed nodes"):
 		return c.errorAt(e.From, CodeTooLarge, "the expression is too large", "a script can hold more")
+	case strings.Contains(message, "invalid integer literal"), strings.Contains(message, "invalid hex literal"), strings.Contains(message, "integer literal is too large"):
+		message = "a whole number beyond 64 bits"
 	case strings.HasPrefix(message, "unrecognized character"):
 		message = "unrecognized character" + strings.TrimPrefix(message, "unrecognized character:")
 	}
@@ -209,9 +212,10 @@ func (env *Env) truth(v Value, pos int) bool {
 		return v.num != 0
 	case kNil:
 		return false
+	default:
+		env.fail(pos, CodeCondition, "a condition must be true, false or nil, and this is "+v.types().String())
+		return false
 	}
-	env.fail(pos, CodeCondition, "a condition must be true, false or nil, and this is "+v.types().String())
-	return false
 }
 
 // pure makes a node whose value depends on parts alone: it is computed now where they are all constant.
@@ -338,8 +342,9 @@ func formatted(b []byte, format Format) Value {
 		return textValue(rawjson.View(b))
 	case Bytes:
 		return bytesValue(b)
+	default:
+		return rawRoot(b)
 	}
-	return rawRoot(b)
 }
 
 // headers is the map of all headers; of those with one name the last counts.
@@ -554,6 +559,9 @@ func (c *compiler) pointer(n *ast.PointerNode, pos int) node {
 	case "index":
 		return finish(node{eval: func(env *Env) Value { return intValue(int64(env.frames[slot].index)) }, pos: pos, types: tNumber})
 	case "acc":
+		if c.walks[slot] != "reduce" {
+			return c.errorAt(pos, CodeUnknownName, "#acc belongs to reduce, and this is the predicate of "+c.walks[slot], "keep it with let before an inner function")
+		}
 		return finish(node{eval: func(env *Env) Value { return env.frames[slot].acc }, pos: pos, types: tAny})
 	}
 	return c.errorAt(pos, CodeUnknownName, fmt.Sprintf("unknown pointer #%s", n.Name), "there are #, #index and, in reduce, #acc")

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
@@ -43,6 +44,24 @@ func tree(members ...any) *Tree {
 }
 
 var benchMessage = tree("value", tree("sensor_id", "value.sensor_id", "timestamp", "value.timestamp", "fahrenheit", "value.temperature * 9 / 5 + 32", "alert", "true"))
+
+// A compiled expression is shared by goroutines that each have their Env.
+func TestExprIsSharedByGoroutines(t *testing.T) {
+	e := mustCompile(t, `sortBy(filter(value.users, .age > value.i || .n matches value.texts[1]), .n) | map({let n = .n; upper(n) + string(len(value.list))})`, Any)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			env := recordEnv(t, record)
+			for range 200 {
+				if out, err := e.AppendJSON(nil, env); string(out) != `["ANN6","BOB6"]` || err != nil {
+					t.Error(string(out), err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
 
 func BenchmarkFilter(b *testing.B) {
 	env := recordEnv(b, sample)

@@ -110,7 +110,7 @@ func TestRandomExpressions(t *testing.T) {
 			}
 			return name + "(" + strings.Join(args, ", ") + ")"
 		case 6:
-			return pick(walks) + "(" + a() + ", " + pick([]string{"# > 1", "#", ".age", "#index", "string(#)", "# in value.nums", "[#]", "#acc ?? #"}) + ")"
+			return pick(walks) + "(" + a() + ", " + pick([]string{"# > 1", "#", ".age", "#index", "string(#)", "# in value.nums", "[#]", "{let x = #; x}"}) + ")"
 		case 7:
 			return "(" + a() + " ? " + a() + " : " + a() + ")"
 		case 8:

@@ -144,8 +144,9 @@ func typeName(v Value) string {
 		return "bytes"
 	case kList, kRawList:
 		return "array"
+	default:
+		return "map"
 	}
-	return "map"
 }
 
 func fromPairs(env *Env, a []Value, pos int) Value {
@@ -231,8 +232,9 @@ func sortRank(v Value) int {
 		return 1
 	case tNil:
 		return 3
+	default:
+		return 2
 	}
-	return 2
 }
 
 // predicates are expr's functions that take an expression to be evaluated for each element.
@@ -258,9 +260,11 @@ func (c *compiler) predicate(n *ast.BuiltinNode, pos int) node {
 			return c.errorAt(start(n.Arguments[1]), CodeSyntax, "a predicate is wanted here", "")
 		}
 		c.depth++
+		c.walks = append(c.walks, name)
 		c.program.frames = max(c.program.frames, c.depth)
 		b := c.node(p.Node)
 		c.depth--
+		c.walks = c.walks[:c.depth]
 		if c.err != nil {
 			return b
 		}
@@ -445,7 +449,7 @@ func (w *walk) count(env *Env) Value {
 		if !w.enter(env, &it) {
 			return Value{}
 		}
-		holds := false
+		var holds bool
 		if w.body != nil {
 			holds = w.body.cond(env)
 		} else {

@@ -1,16 +1,9 @@
 package expr
 
-import (
-	"unsafe"
-
-	"github.com/flechtwerk/flechtwerk/engine/rawjson"
-)
+import "github.com/flechtwerk/flechtwerk/engine/rawjson"
 
 // The functions of this file walk over JSON that rawjson.Check has passed, so none of them looks for errors. Texts are
 // strings here: views of the record's bytes.
-
-// bytesOf is s as bytes that share its memory and must not be changed.
-func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 func skipSpace(s string, i int) int {
 	for i < len(s) {
@@ -109,7 +102,7 @@ func (m *rawMembers) name() string {
 	if !m.escaped {
 		return m.s[m.nameStart:m.nameEnd]
 	}
-	name, _ := rawjson.Text(bytesOf(m.s[m.nameStart-1 : m.nameEnd+1]))
+	name, _ := rawjson.Text(rawjson.Bytes(m.s[m.nameStart-1 : m.nameEnd+1]))
 	return name
 }
 

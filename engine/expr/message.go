@@ -121,7 +121,7 @@ func CompileMessage(tree *Tree, scope Scope) (*Message, []TreeError) {
 			} else {
 				m.partition = e
 			}
-		case PartHeaders:
+		default: // PartHeaders
 			switch item.Kind {
 			case List:
 				fail(item, CodeMessage, "the headers of a message are a map of names and expressions", "")
@@ -176,8 +176,7 @@ func (m *Message) AppendValue(dst []byte, env *Env, format Format) (out []byte, 
 	}
 	return m.value.run(dst, env, func(dst []byte, v Value, env *Env) []byte {
 		if format != JSON {
-			switch v = resolve(v); v.kind {
-			case kText, kBytes:
+			if v = resolve(v); v.kind == kText || v.kind == kBytes {
 				return append(dst, v.str...)
 			}
 		}

@@ -45,15 +45,15 @@ var numberFunctions = map[string]*function{
 			return intValue(int64(f))
 		case kBig:
 			return env.bigNumber(pos)
+		default:
+			return intValue(v.int())
 		}
-		return intValue(v.int())
 	}},
 	"float": {min: 1, max: 1, takes: []types{tNumber | tText}, result: tNumber, call: func(env *Env, a []Value, pos int) Value {
 		v := a[0]
-		switch v.kind {
-		case kText:
+		if v.kind == kText {
 			n, ok := strictNumber(v.str)
-			if !ok || n.kind == kBig && !rawjson.IsInteger(bytesOf(n.str)) {
+			if !ok || n.kind == kBig && !rawjson.IsInteger(rawjson.Bytes(n.str)) {
 				return env.fail(pos, CodeValue, "float takes a text that is a number; num(x) is nil for others")
 			}
 			v = n
@@ -122,7 +122,7 @@ func strictNumber(text string) (Value, bool) {
 	if text == "" || text[0] != '-' && text[0]-'0' > 9 {
 		return Value{}, false
 	}
-	kind, _, err := rawjson.Check(bytesOf(text), nil)
+	kind, _, err := rawjson.Check(rawjson.Bytes(text), nil)
 	if err != nil || kind != rawjson.Number || skipValue(text, 0) != len(text) {
 		return Value{}, false
 	}

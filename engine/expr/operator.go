@@ -157,11 +157,12 @@ func pathEquals(left, right node) func(*Env) bool {
 			if len(span) < len(want)+2 || strings.IndexByte(span, '\\') < 0 {
 				return false
 			}
-			text, _ := rawjson.Text(bytesOf(span))
+			text, _ := rawjson.Text(rawjson.Bytes(span))
 			return text == want
 		}
+	default:
+		return nil
 	}
-	return nil
 }
 
 func (c *compiler) ordering(op string, left, right node, at, pos int) node {
@@ -504,7 +505,7 @@ func (c *compiler) slice(n *ast.SliceNode, pos int) node {
 		v := env.resolve(eval(env))
 		var items []Value
 		var runes []rune
-		size := 0
+		var size int
 		switch {
 		case v.kind == kText:
 			runes = []rune(v.str)

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"strings"
 	"testing"
@@ -34,11 +35,11 @@ func checkRows(t *testing.T, env *Env, scope Scope, rows []row) {
 func outcome(env *Env, scope Scope, text string) string {
 	e, err := Compile(text, scope, Any)
 	if err != nil {
-		return "? " + err.(*Error).Code
+		return codeOf(err)
 	}
 	out, err := e.AppendJSON(nil, env)
 	if err != nil {
-		return "! " + err.(*Failure).Code
+		return codeOf(err)
 	}
 	if _, _, err := rawjson.Check(out, nil); err != nil {
 		return "no JSON: " + string(out)
@@ -52,6 +53,19 @@ func outcome(env *Env, scope Scope, text string) string {
 		return string(out) + " but by Eval " + again
 	}
 	return string(out)
+}
+
+// codeOf is the code of an error, marked with how it came about.
+func codeOf(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return "? " + e.Code
+	}
+	var f *Failure
+	if errors.As(err, &f) {
+		return "! " + f.Code
+	}
+	return err.Error()
 }
 
 func rulesEnv(t *testing.T) *Env {
@@ -111,6 +125,7 @@ func TestEquality(t *testing.T) {
 		{`{a: 1, b: 2} == {b: 2, a: 1}`, `true`}, {`{a: 1} == {b: 1}`, `false`}, {`value == value`, `true`}, {`equal(value.nums, [3, 1, 2])`, `true`},
 		{`value.max == 9223372036854775807`, `true`}, {`value.max == 9223372036854775806`, `false`}, {`value.max == 9223372036854775808.0`, `false`}, {`value.big == 9223372036854775808.0`, `true`}, {`value.big == value.big2`, `false`},
 		{`value.big > value.max`, `true`}, {`value.big2 > value.big`, `true`}, {`value.nbig < value.min`, `true`}, {`value.big > 5`, `true`}, {`value.huge > value.big`, `true`}, {`value.big > 1e300`, `false`},
+		{`value.nbig > value.big`, `false`}, {`value.nbig > -9223372036854775808.0`, `false`}, {`value.nbig == value.nbig`, `true`}, {`json.parse("123456789012345678901234567890") > value.big`, `true`}, {`json.parse("-123456789012345678901234567890") < value.nbig`, `true`}, {`json.parse("-9223372036854775810") < value.nbig`, `true`}, {`json.parse("123456789012345678901234567890") > 1e29`, `true`}, {`json.parse("123456789012345678901234567890") > 1e30`, `false`}, {`json.parse("100000000000000000000000000001") > 1e29`, `true`}, {`value.huge == value.huge`, `true`}, {`value.huge > 1 / 0`, `false`}, {`value.big < 1 / 0`, `true`}, {`-1 / 0 < value.nbig`, `true`}, {`value.big > value.i / 0 - value.i / 0`, `false`}, {`value.huge < value.big`, `false`},
 	})
 }
 
@@ -129,14 +144,13 @@ func TestNilConditionIsFalse(t *testing.T) {
 		{`value.i`, "! expr.condition"}, {`value.t`, "! expr.condition"}, {`value.list`, "! expr.condition"}, {`value`, "! expr.condition"}, {`value.missing > 1 ? value.yes : value.f`, "! expr.condition"},
 		{`value.i + 1`, "? expr.type"}, {`"x"`, "? expr.type"}, {`1`, "? expr.type"}, {`topic`, "? expr.type"}, {`len(value)`, "? expr.type"}, {`nil`, "? expr.type"}, {`upper(value.t)`, "? expr.type"}, {`[true]`, "? expr.type"},
 	} {
-		got := ""
-		e, err := Compile(r.text, Record, Condition)
-		if err != nil {
-			got = "? " + err.(*Error).Code
+		var got string
+		if e, err := Compile(r.text, Record, Condition); err != nil {
+			got = codeOf(err)
 		} else if ok, err := e.Bool(env); err != nil {
-			got = "! " + err.(*Failure).Code
-		} else if got = "false"; ok {
-			got = "true"
+			got = codeOf(err)
+		} else {
+			got = fmt.Sprint(ok)
 		}
 		if got != r.want {
 			t.Errorf("%s as a condition: got %s, want %s", r.text, got, r.want)
@@ -274,6 +288,11 @@ func TestErrors(t *testing.T) {
 		{`1; 2`, Record, Any, 1, 4, CodeSyntax, "an expression has one value; ; belongs to let alone", ""},
 		{`let value = 1; value`, Record, Any, 1, 5, CodeUnknownName, `let cannot rename "value"`, ""},
 		{`{a: 1, a: 2}`, Record, Any, 1, 8, CodeSyntax, `"a" stands twice in the map`, ""},
+		{`filter(value.a, #acc > 1)`, Record, Any, 1, 17, CodeUnknownName, "#acc belongs to reduce, and this is the predicate of filter", ""},
+		{`reduce(value.a, #acc + sum(#, #acc))`, Record, Any, 1, 31, CodeUnknownName, "#acc belongs to reduce, and this is the predicate of sum", ""},
+		{`map(value.a, #idx)`, Record, Any, 1, 14, CodeUnknownName, "unknown pointer #idx", "there are #, #index and, in reduce, #acc"},
+		{`9223372036854775808`, Record, Any, 1, 19, CodeSyntax, "a whole number beyond 64 bits", ""},
+		{`value.a ?? 0 > 5`, Record, Any, 1, 14, CodeSyntax, "operator (>) and coalesce expressions (??) cannot be mixed. Wrap either by parentheses.", ""},
 		{`sort(value.a, "up")`, Record, Any, 1, 15, CodeArguments, "the order is asc or desc", ""},
 		{`True`, Record, Any, 1, 1, CodeUnknownName, `unknown name "True"`, "write true"},
 		{`hex.x`, Record, Any, 1, 1, CodeUnknownName, "hex.x is no value", ""},
@@ -332,7 +351,7 @@ func TestV2FailureNamesTheExpressionNeverTheData(t *testing.T) {
 func TestBudget(t *testing.T) {
 	env := recordEnv(t, `{"l": [`+strings.Repeat("1,", 20000)+`1], "t": "`+strings.Repeat("x", 1<<20)+`"}`)
 	for _, text := range []string{
-		`1..9223372036854775807`, `-9223372036854775807..9223372036854775807`, `map(1..10000, map(1..10000, #))`, `any(value.l, any(value.l, any(value.l, # > 1)))`, `repeat(value.t, 1000)`,
+		`1..9223372036854775807`, `-9223372036854775807..9223372036854775807`, `map(1..10000, {map(1..10000, #)})`, `any(value.l, {any(value.l, {any(value.l, # > 1)})})`, `repeat(value.t, 1000)`,
 		`repeat(value.t, 9223372036854775807)`, `replace(value.t, "x", value.t)`, `replace(value.t, "", value.t)`, `reduce(1..1000, #acc + #acc, "xxxxxxxxxxxxxxxx")`, `reduce(1..2000, [#acc], nil)`, `count(1..1000000, value.t == "y" + value.t)`,
 		`count(1..1000000, value.l[-1] > 5)`, `format("%s%s", repeat(value.t, 40), repeat(value.t, 40))`, `flatten(map(1..10000, value.l))`, `split(repeat(value.t, 60), "")`,
 	} {

@@ -142,16 +142,17 @@ func (env *Env) appendJSON(dst []byte, v Value, pos int) []byte {
 			dst = env.appendJSON(dst, item, pos)
 		}
 		return append(dst, ']')
-	}
-	dst = append(dst, '{')
-	for i, item := range v.box.items {
-		if i > 0 {
-			dst = append(dst, ',')
+	default: // kMap
+		dst = append(dst, '{')
+		for i, item := range v.box.items {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendName(dst, v.box.names[i])
+			dst = env.appendJSON(dst, item, pos)
 		}
-		dst = appendName(dst, v.box.names[i])
-		dst = env.appendJSON(dst, item, pos)
+		return append(dst, '}')
 	}
-	return append(dst, '}')
 }
 
 // appendNumber appends a resolved number as JavaScript prints it, without looking at the digits that it came with, save for
@@ -162,13 +163,14 @@ func (env *Env) appendNumber(dst []byte, v Value, pos int) []byte {
 		return appendInt(dst, v.int())
 	case kBig:
 		return append(dst, v.str...)
+	default: // kFloat
+		f := v.float()
+		if f-f != 0 {
+			env.fail(pos, CodeNotFinite, "the result is infinite or not a number; a division by zero, perhaps")
+			return dst
+		}
+		return rawjson.AppendFloat(dst, f)
 	}
-	f := v.float()
-	if f-f != 0 {
-		env.fail(pos, CodeNotFinite, "the result is infinite or not a number; a division by zero, perhaps")
-		return dst
-	}
-	return rawjson.AppendFloat(dst, f)
 }
 
 // appendText appends v as the text of a key: a text or bytes as they are, nothing for nil, else canonical JSON.
@@ -178,8 +180,9 @@ func (env *Env) appendText(dst []byte, v Value, pos int) []byte {
 		return dst
 	case kText, kBytes:
 		return append(dst, v.str...)
+	default:
+		return env.appendCanonical(dst, v, pos)
 	}
-	return env.appendCanonical(dst, v, pos)
 }
 
 // appendCanonical appends v as canonical JSON, see Canonical.
@@ -188,7 +191,7 @@ func (env *Env) appendCanonical(dst []byte, v Value, pos int) []byte {
 	case kInt, kFloat, kBig:
 		return env.appendNumber(dst, v, pos)
 	case kRawList, kRawMap:
-		return rawjson.Canonical(dst, bytesOf(v.str))
+		return rawjson.Canonical(dst, rawjson.Bytes(v.str))
 	case kList, kMap:
 		start := len(dst)
 		dst = env.appendJSON(dst, v, pos)
@@ -196,9 +199,10 @@ func (env *Env) appendCanonical(dst []byte, v Value, pos int) []byte {
 			return dst
 		}
 		plain := string(dst[start:])
-		return rawjson.Canonical(dst[:start], bytesOf(plain))
+		return rawjson.Canonical(dst[:start], rawjson.Bytes(plain))
+	default:
+		return env.appendJSON(dst, v, pos)
 	}
-	return env.appendJSON(dst, v, pos)
 }
 
 // Canonical appends checked JSON in its canonical form, in which equal values have equal bytes: members sorted by name, no

@@ -115,8 +115,9 @@ func stringOf(env *Env, v Value, pos int) Value {
 		return textValue(v.str)
 	case kInt, kFloat, kBig:
 		return textValue(string(env.appendNumber(nil, v, pos)))
+	default:
+		return jsonText(env, v, pos)
 	}
-	return jsonText(env, v, pos)
 }
 
 func optionalText(args []Value, i int, otherwise string) string {

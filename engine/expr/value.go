@@ -57,9 +57,6 @@ func bytesValue(b []byte) Value  { return Value{kind: kBytes, str: rawjson.View(
 func listValue(items []Value) Value {
 	return Value{kind: kList, box: &box{items: items}}
 }
-func mapValue(names []string, items []Value) Value {
-	return Value{kind: kMap, box: &box{names: names, items: items}}
-}
 
 // rawValue is the value of a span of checked JSON without space around it; "" is nil.
 func rawValue(s string) Value {
@@ -107,10 +104,11 @@ func resolve(v Value) Value {
 	case kRawNumber:
 		return parseNumber(v.str)
 	case kRawText:
-		text, _ := rawjson.Text(bytesOf(v.str))
+		text, _ := rawjson.Text(rawjson.Bytes(v.str))
 		return textValue(text)
+	default:
+		return v
 	}
-	return v
 }
 
 // resolve is resolve, paid for.
@@ -146,7 +144,7 @@ func parseNumber(s string) Value {
 		}
 		return Value{kind: kInt, num: uint64(n), str: s}
 	}
-	if len(s)-i > 18 && rawjson.IsInteger(bytesOf(s)) {
+	if len(s)-i > 18 && rawjson.IsInteger(rawjson.Bytes(s)) {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
 			return Value{kind: kBig, str: s}
@@ -154,11 +152,11 @@ func parseNumber(s string) Value {
 		return Value{kind: kInt, num: uint64(n), str: s}
 	}
 double:
-	f := 0.0
+	var f float64
 	if len(s) <= quickDigits {
 		f = quickFloat(s)
 	} else {
-		f = rawjson.Float(bytesOf(s))
+		f = rawjson.Float(rawjson.Bytes(s))
 	}
 	if math.IsInf(f, 0) {
 		return Value{kind: kBig, str: s}
@@ -225,6 +223,7 @@ func (v Value) whole() (int64, bool) {
 		if f == math.Trunc(f) && f >= -(1<<63) && f < 1<<63 {
 			return int64(f), true
 		}
+	default:
 	}
 	return 0, false
 }
@@ -377,6 +376,7 @@ func (env *Env) member(v Value, name string) Value {
 				return v.box.items[i]
 			}
 		}
+	default:
 	}
 	return Value{}
 }
@@ -399,6 +399,7 @@ func (env *Env) element(v Value, n int64) Value {
 		if n < int64(len(v.box.items)) {
 			return v.box.items[n]
 		}
+	default:
 	}
 	return Value{}
 }
@@ -412,6 +413,7 @@ func (env *Env) index(v, i Value) Value {
 		if n, ok := i.whole(); ok {
 			return env.element(v, n)
 		}
+	default:
 	}
 	return Value{}
 }
@@ -425,8 +427,9 @@ func length(v Value) int {
 		return len(v.box.items)
 	case kRawMap:
 		return len(distinct(v).items)
+	default:
+		return 0
 	}
-	return 0
 }
 
 // distinct is a map as a box in which each name stands once, with its last value, where it stood first.
@@ -486,47 +489,40 @@ func (env *Env) equal(a, b Value) bool {
 	case tText, tBytes:
 		return a.str == b.str
 	case tList:
-		x, y := elementsOf(a), elementsOf(b)
-		for {
-			more := x.next()
-			if more != y.next() {
-				return false
-			}
-			if !more {
-				return true
-			}
-			if !env.spend(costVisit) || !env.equal(x.value, y.value) {
-				return false
-			}
+		return env.equalLists(a, b)
+	default:
+		return env.equalMaps(a, b)
+	}
+}
+
+func (env *Env) equalLists(a, b Value) bool {
+	x, y := elementsOf(a), elementsOf(b)
+	for {
+		more := x.next()
+		if more != y.next() {
+			return false
+		}
+		if !more {
+			return true
+		}
+		if !env.spend(costVisit) || !env.equal(x.value, y.value) {
+			return false
 		}
 	}
+}
+
+func (env *Env) equalMaps(a, b Value) bool {
 	x, y := distinct(a), distinct(b)
 	if !env.spend(costVisit*(len(x.items)+len(y.items))) || len(x.items) != len(y.items) {
 		return false
 	}
-	var at map[string]int
-	if len(y.names) > 8 {
-		at = make(map[string]int, len(y.names))
-		for i, n := range y.names {
-			at[n] = i
-		}
+	at := make(map[string]int, len(y.names))
+	for i, n := range y.names {
+		at[n] = i
 	}
 	for i, name := range x.names {
-		var other Value
-		found := false
-		if at != nil {
-			var j int
-			if j, found = at[name]; found {
-				other = y.items[j]
-			}
-		} else {
-			for j, n := range y.names {
-				if n == name {
-					other, found = y.items[j], true
-				}
-			}
-		}
-		if !found || !env.equal(x.items[i], other) {
+		j, ok := at[name]
+		if !ok || !env.equal(x.items[i], y.items[j]) {
 			return false
 		}
 	}
@@ -595,32 +591,61 @@ func compareBig(a, b Value) (int, bool) {
 	if a.kind == kFloat && math.IsNaN(a.float()) || b.kind == kFloat && math.IsNaN(b.float()) {
 		return 0, false
 	}
-	x, xInf := bigOf(a)
-	y, yInf := bigOf(b)
-	if xInf != 0 || yInf != 0 {
-		return order(xInf, yInf), true
+	x, y := sizeOf(a), sizeOf(b)
+	switch {
+	case x != y:
+		return order(x, y), true
+	case a.kind == kBig && b.kind == kBig && x != endless && x != -endless:
+		// Integers of equal length and sign: their digits decide.
+		return strings.Compare(a.str, b.str) * order(x, 0), true
+	case x == endless || x == -endless:
+		return 0, true
 	}
-	return x.Cmp(y), true
+	return rational(a).Cmp(rational(b)), true
 }
 
-// bigOf is a number exactly, or the sign of an infinite one.
-func bigOf(v Value) (exact *big.Rat, infinite int) {
+// endless is the size of what is beyond the doubles.
+const endless = math.MaxInt64
+
+// sizeOf orders numbers roughly: by sign, then by the number of digits before the point, from 19 on.
+func sizeOf(v Value) int64 {
 	switch v.kind {
 	case kInt:
-		return new(big.Rat).SetInt64(v.int()), 0
+		if v.int() <= -1e18 || v.int() >= 1e18 {
+			return int64(order(v.int(), 0)) * 19
+		}
+		return 0
 	case kFloat:
-		if math.IsInf(v.float(), 0) {
-			return nil, order(v.float(), 0)
+		f := math.Abs(v.float())
+		switch {
+		case math.IsInf(f, 0):
+			return int64(order(v.float(), 0)) * endless
+		case f < 1e18:
+			return 0
 		}
-		return new(big.Rat).SetFloat64(v.float()), 0
-	}
-	negative := v.str[0] == '-'
-	if !rawjson.IsInteger(bytesOf(v.str)) {
-		if negative {
-			return nil, -1
+		n, _ := new(big.Float).SetFloat64(f).Int(nil)
+		return int64(order(v.float(), 0)) * int64(len(n.String()))
+	default:
+		sign, digits := int64(1), len(v.str)
+		if v.str[0] == '-' {
+			sign, digits = -1, digits-1
 		}
-		return nil, 1
+		if !rawjson.IsInteger(rawjson.Bytes(v.str)) {
+			return sign * endless
+		}
+		return sign * int64(digits)
 	}
-	n, _ := new(big.Int).SetString(v.str, 10)
-	return new(big.Rat).SetInt(n), 0
+}
+
+// rational is a number of at most some 309 digits exactly.
+func rational(v Value) *big.Rat {
+	switch v.kind {
+	case kInt:
+		return new(big.Rat).SetInt64(v.int())
+	case kFloat:
+		return new(big.Rat).SetFloat64(v.float())
+	default:
+		n, _ := new(big.Int).SetString(v.str, 10)
+		return new(big.Rat).SetInt(n)
+	}
 }

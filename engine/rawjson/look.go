@@ -10,6 +10,9 @@ import (
 // View is b as a string that shares its memory: it is valid only as long as b is not changed, and keeps b alive.
 func View(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
+// Bytes is the other way: s as bytes that share its memory and must not be changed.
+func Bytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
+
 // Find answers the value of the last member called name, as a span of data, or nil.
 func Find(data []byte, members []Member, name string) []byte {
 	for i := len(members) - 1; i >= 0; i-- {
