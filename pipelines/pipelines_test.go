@@ -2,42 +2,21 @@
 package pipelines_test
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/flechtwerk/flechtwerk/engine/enginetest"
 )
-
-var binary string
-
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "flechtwerk")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "flechtwerk")
-		if out, err := exec.Command("go", "build", "-o", binary, "../cmd/flechtwerk").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
-			return 1
-		}
-		return m.Run()
-	}())
-}
 
 // record is one line of --print.
 type record struct {
@@ -50,105 +29,57 @@ type record struct {
 // example is a running pipeline.
 type example struct {
 	t       *testing.T
-	cmd     *exec.Cmd
-	records chan record // closed when the process has closed its output
-	log     chan string // closed likewise
-	address string      // of HTTP
+	process *enginetest.Process
+	address string // of HTTP
 }
 
 func run(t *testing.T, file, print string) *example {
 	t.Helper()
-	e := &example{t: t, records: make(chan record), log: make(chan string, 10_000)}
-	e.cmd = exec.Command(binary, "run", file, "--dev", "--print", print, "--log-format", "json", "-s", "http.listen=127.0.0.1:0")
-	stdout, err := e.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stderr, err := e.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.cmd.Process.Kill() })
-	go func() {
-		defer close(e.records)
-		for lines := json.NewDecoder(stdout); ; {
-			var r record
-			if lines.Decode(&r) != nil {
-				return
-			}
-			e.records <- r
-		}
-	}()
-	go func() {
-		defer close(e.log)
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			select {
-			case e.log <- lines.Text():
-			default:
-			}
-		}
-	}()
-	for line := range e.log {
-		var l struct{ Msg, Address string }
+	e := &example{t: t}
+	e.process = enginetest.Start(t, enginetest.Command{
+		Path: enginetest.Build(t, "github.com/flechtwerk/flechtwerk/cmd/flechtwerk"),
+		Args: []string{"run", file, "--dev", "--print", print, "--log-format", "json", "-s", "http.listen=127.0.0.1:0"},
+	})
+	e.process.Stderr.WaitFor(t, 0, "the address of HTTP", func(line string) bool {
+		var l struct{ Address string }
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
-			t.Fatalf("a log line is no JSON: %s", line)
+			t.Errorf("a line of the log is no JSON: %s", line)
 		}
-		if l.Address != "" {
-			e.address = l.Address
-			return e
+		e.address = l.Address
+		return l.Address != ""
+	})
+	return e
+}
+
+// records are what was printed, once there are n or more.
+func (e *example) records(n int) []record {
+	e.t.Helper()
+	e.process.Stdout.WaitFor(e.t, 0, fmt.Sprintf("%d records", n), func(string) bool { n--; return n <= 0 })
+	var out []record
+	for _, line := range e.process.Stdout.All() {
+		var r record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			e.t.Fatalf("a printed line is no JSON: %s", line)
 		}
+		out = append(out, r)
 	}
-	t.Fatal("the process ended before it served HTTP")
-	return nil
+	return out
 }
 
-// next is the next printed record.
-func (e *example) next() record {
+// stop ends the process as an orchestrator does; its exit status must be 0.
+func (e *example) stop() {
 	e.t.Helper()
-	select {
-	case r, ok := <-e.records:
-		if !ok {
-			e.t.Fatalf("the process ended: %s", e.rest())
-		}
-		return r
-	case <-time.After(time.Minute):
-		e.t.Fatal("no record came within a minute")
+	e.process.Signal(e.t, syscall.SIGTERM)
+	if status := e.process.Status(); status != 0 {
+		e.t.Errorf("exit status %d:\n%s", status, e.process.Stderr)
 	}
-	return record{}
 }
 
-func (e *example) rest() string {
-	var b strings.Builder
-	for line := range e.log {
-		b.WriteString(line + "\n")
-	}
-	return b.String()
-}
-
-// stop ends the process as an orchestrator does and answers what it had still printed. The exit status must be 0.
-func (e *example) stop() []record {
+// await returns when the sample of /metrics has the value.
+func (e *example) await(sample string, value int) {
 	e.t.Helper()
-	if err := e.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		e.t.Fatal(err)
-	}
-	var left []record
-	for r := range e.records {
-		left = append(left, r)
-	}
-	log := e.rest()
-	if err := e.cmd.Wait(); err != nil {
-		e.t.Errorf("%v\n%s", err, log)
-	}
-	return left
-}
-
-// await returns when the sample of /metrics that begins with name has the value.
-func (e *example) await(name string, value float64) {
-	e.t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	want := fmt.Sprintf("%s %d\n", sample, value)
+	for range 3000 {
 		resp, err := http.Get("http://" + e.address + "/metrics")
 		if err != nil {
 			e.t.Fatal(err)
@@ -158,13 +89,16 @@ func (e *example) await(name string, value float64) {
 		if err != nil {
 			e.t.Fatal(err)
 		}
-		for line := range bytes.Lines(text) {
-			if rest, ok := bytes.CutPrefix(line, []byte(name+" ")); ok && strings.TrimSpace(string(rest)) == fmt.Sprint(value) {
-				return
-			}
+		if strings.Contains(string(text), want) {
+			return
+		}
+		select {
+		case <-e.process.Ended():
+			e.t.Fatalf("the process ended:\n%s", e.process.Stderr)
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	e.t.Fatalf("%s did not become %v within a minute", name, value)
+	e.t.Fatalf("%s did not become %d", sample, value)
 }
 
 // chance and reading are what the extractor of sensor-means.yaml computes.
@@ -203,20 +137,19 @@ func TestSensorMeans(t *testing.T) {
 
 	e := run(t, "sensor-means.yaml", "sensor-alerts")
 	got := map[string][]string{}
-	for range alerts {
-		r := e.next()
+	for _, r := range e.records(alerts) {
 		if r.Topic != "sensor-alerts" {
 			t.Errorf("a record of %s is printed", r.Topic)
 		}
 		got[r.Key] = append(got[r.Key], string(r.Value))
 	}
+	e.stop()
 	// Alerts of the next round may have come before the last of these.
 	for key, values := range got {
-		if len(values) > len(want[key]) && want[key] != nil {
-			got[key] = values[:len(want[key])]
+		if n := len(want[key]); n > 0 && len(values) > n {
+			got[key] = values[:n]
 		}
 	}
-	e.stop()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -266,14 +199,12 @@ func TestVelocityCheck(t *testing.T) {
 	}
 
 	e := run(t, "velocity-check.yaml", "velocity-alerts")
+	e.records(alerts)
+	e.await(`flechtwerk_records_in_total{pipeline="velocity-check",stage="velocity"}`, payments)
+	e.stop()
 	got := map[string][]string{}
-	keep := func(r record) { got[r.Key] = append(got[r.Key], fmt.Sprintf("%d %s", r.Timestamp, r.Value)) }
-	for range alerts {
-		keep(e.next())
-	}
-	e.await(`flechtwerk_records_in_total{pipeline="velocity-check",stage="velocity"}`, float64(payments))
-	for _, r := range e.stop() {
-		keep(r)
+	for _, r := range e.records(alerts) {
+		got[r.Key] = append(got[r.Key], fmt.Sprintf("%d %s", r.Timestamp, r.Value))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
