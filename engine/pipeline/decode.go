@@ -196,11 +196,16 @@ func written(raw string, n int) int {
 		case runes[0] == '\'' && runes[i] == '\'':
 			i += 2
 		case runes[0] == '"' && runes[i] == '\\' && i+1 < len(runes):
-			i += map[rune]int{'x': 4, 'u': 6, 'U': 10}[runes[i+1]]
-			if strings.ContainsRune("xuU", runes[i+1]) {
-				continue
+			switch runes[i+1] {
+			case 'x':
+				i += 4
+			case 'u':
+				i += 6
+			case 'U':
+				i += 10
+			default:
+				i += 2
 			}
-			i += 2
 		default:
 			i++
 		}
