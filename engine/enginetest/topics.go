@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/flechtwerk/flechtwerk/engine/enginetest/kafkatest"
 )
 
 // patience bounds every wait of a helper; a test that runs into it fails and says what it waited for.
@@ -31,8 +33,12 @@ func CreateTopic(t testing.TB, opts []kgo.Opt, topic string, partitions int32, c
 	for name, value := range pairs(t, configs) {
 		values[name] = &value
 	}
-	if _, err := kadm.NewClient(client).CreateTopic(ctx, partitions, -1, values, topic); err != nil {
+	admin := kadm.NewClient(client)
+	if _, err := admin.CreateTopic(ctx, partitions, -1, values, topic); err != nil {
 		t.Fatalf("create topic %s: %v", topic, err)
+	}
+	if err := kafkatest.AwaitTopic(ctx, admin, topic); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -23,6 +23,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/flechtwerk/flechtwerk/engine/enginetest/kafkatest"
 )
 
 //go:embed pipelines
@@ -90,7 +92,7 @@ func (b *bench) createTopic(ctx context.Context, topic string) error {
 	if _, err := b.admin.CreateTopic(ctx, partitions, -1, map[string]*string{"retention.ms": &forever}, topic); err != nil {
 		return fmt.Errorf("create topic %s: %w", topic, err)
 	}
-	return nil
+	return kafkatest.AwaitTopic(ctx, b.admin, topic)
 }
 
 func (b *bench) cleanUp() {
