@@ -1,0 +1,59 @@
+# Every target is a command that you could type; `make` alone lists them.
+
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+LINT     := go run $(GOLANGCI)
+
+# What runs on a real Kafka, and the benchmarks of single rooms.
+REAL  := ./engine/... ./cmd/...
+ROOMS := ./script/... ./engine/expr/... ./engine/pipeline/... ./engine/rawjson/... ./store/...
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
+IMAGE   := flechtwerk
+BUILDAH := buildah --storage-driver vfs
+CERTS   := /etc/ssl/certs/ca-certificates.crt
+
+.DEFAULT_GOAL := help
+.PHONY: help build test race lint arrows bench integration image-root image image-test clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  %-12s %s\n", $$1, $$2}'
+
+build: ## bin/flechtwerk
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/flechtwerk ./cmd/flechtwerk
+
+test: ## the fast tier: Go alone, a Kafka inside the test
+	go test ./...
+
+race: ## the fast tier with the race detector, which needs a C compiler
+	go test -race -short -timeout 20m ./...
+
+lint: ## all linters of .golangci.yml
+	$(LINT) run ./...
+
+arrows: ## that the import rules of .golangci.yml bite
+	LINT='$(LINT)' .ci/lint-bites
+
+bench: ## rooms alone, then whole pipelines beside a franz-go pass-through, on a real Kafka where there is Java
+	go test -run '^$$' -bench . -benchmem $(ROOMS)
+	go run ./engine/enginetest/bench
+
+integration: ## the real tier: the tests again on an Apache Kafka that they start; needs Java 17 and Maven
+	FLECHTWERK_TIER=kafka go test -count=1 -p 1 -timeout 30m $(REAL)
+
+image-root: ## bin/image: the files of the image
+	rm -rf bin/image
+	mkdir -p bin/image/etc/ssl/certs bin/image/pipelines bin/image/state
+	CGO_ENABLED=0 go build -trimpath -tags timetzdata -ldflags '$(LDFLAGS)' -o bin/image/flechtwerk ./cmd/flechtwerk
+	cp $(CERTS) bin/image/etc/ssl/certs/
+
+image: image-root ## the image, from bin/image and nothing from a registry; needs buildah
+	$(BUILDAH) build --isolation chroot --build-context build=. --tag $(IMAGE) .
+
+image-test: ## that the image holds what it should and runs; skipped without buildah
+	BUILDAH='$(BUILDAH)' .ci/image-test
+
+clean: ## what these targets have made
+	rm -rf bin
