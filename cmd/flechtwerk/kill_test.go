@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -77,8 +78,92 @@ func TestKill(t *testing.T) {
 			t.Fatalf("kill %d: the process ended with %d before it was killed:\n%s", i, status, p.Stderr)
 		}
 	}
+	if done := len(enginetest.ReadCommitted(t, enginetest.At(k.addr), k.out)); done == k.chain.Keys*k.chain.Records {
+		t.Error("the work was done before the last kill: the kills came too late to prove anything")
+	}
 	k.finish(t)
 	k.check(t)
+}
+
+// extractorKillPoints are those that a page of an extractor passes.
+var extractorKillPoints = []killPoint{
+	{"after-fence", 1, false},
+	{"after-takeover", 1, false},
+	{"during-restore", 1, true},
+	{"after-produce", 2, false},
+	{"after-offsets", 2, false},
+	{"before-end", 3, false},
+	{"end-sent", 4, false},
+	{"end-answered", 2, false},
+	{"before-apply", 2, false},
+	{"after-apply", 2, false},
+}
+
+// TestKillExtractor kills a scripted extractor in the same way: each page commits with its cursor, so the numbers that it
+// yields come out without gap and without repeat.
+func TestKillExtractor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts the binary some twenty times: left out by -short")
+	}
+	k := &killTest{partitions: 1, batch: 1000}
+	if os.Getenv("FLECHTWERK_TIER") == "kafka" {
+		k.addr = enginetest.Kafka(t)
+	} else {
+		k.addr = enginetest.StartFakeProcess(t, "group.min.session.timeout.ms=500")
+	}
+	dir := t.TempDir()
+	k.binary = enginetest.Build(t, "github.com/flechtwerk/flechtwerk/cmd/flechtwerk", "faults")
+	name := enginetest.Unique("killx")
+	k.out, k.app, k.state = name+"-out", name+"-numbers", filepath.Join(dir, "state")
+	k.file = filepath.Join(dir, "kill.yaml")
+	text := fmt.Sprintf(`pipeline: %s
+topics:
+  %s: { partitions: 1 }
+extractors:
+  numbers:
+    every: 5ms
+    output_topics: %s
+    state: { next: 0 }
+    poll: |
+      for (let page = 0; page < 3; page++) {
+        for (let i = 0; i < 4; i++) yield Message({ key: "n", value: state.next++ });
+        yield State(state);
+      }
+`, name, k.out, k.out)
+	if err := os.WriteFile(k.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	enginetest.CreateTopic(t, enginetest.At(k.addr), k.out, 1)
+	for _, p := range extractorKillPoints {
+		k.killAt(t, p)
+	}
+	for range 10 {
+		p := k.start(t, nil)
+		pages := 0
+		enough := 1 + rand.IntN(20)
+		p.Stderr.WaitFor(t, 0, fmt.Sprintf("%d committed pages", enough), func(line string) bool {
+			if strings.Contains(line, "transaction committed") {
+				pages++
+			}
+			return pages == enough
+		})
+		p.Kill()
+	}
+	p := k.start(t, nil)
+	p.Stderr.Wait(t, 0, "transaction committed")
+	p.Signal(t, syscall.SIGTERM)
+	if status := p.Status(); status != 0 {
+		t.Fatalf("SIGTERM: exit status %d:\n%s", status, p.Stderr)
+	}
+	records := enginetest.ReadCommitted(t, enginetest.At(k.addr), k.out)
+	for i, r := range records {
+		if string(r.Value) != strconv.Itoa(i) {
+			t.Fatalf("record %d is %s", i, r.Value)
+		}
+	}
+	if len(records) < 100 {
+		t.Errorf("only %d records: the extractor hardly ran", len(records))
+	}
 }
 
 type killTest struct {
