@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -263,8 +264,9 @@ func (d *draft) compile(t *Transformer, x *Expression, scope expr.Scope, want ex
 	text := &leafText{x.node, x.text}
 	t.texts = append(t.texts, text)
 	e, err := expr.Compile(x.text.Text, scope, want)
-	if err != nil {
-		d.expressionError(text, err.(*expr.Error))
+	var wrong *expr.Error
+	if errors.As(err, &wrong) {
+		d.expressionError(text, wrong)
 		return nil
 	}
 	return e

@@ -129,6 +129,7 @@ func (d *decoder) lookup(n *node, at int, whole string) (value string, kind json
 		fits = numText.MatchString(value)
 	case isBool:
 		fits = value == "true" || value == "false"
+	default:
 	}
 	if !fits {
 		d.at(n, at, "env.type", fmt.Sprintf("what %s stands for is no %s", whole, typeName), "")

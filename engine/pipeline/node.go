@@ -94,6 +94,7 @@ func (n *node) what() string {
 				return "a boolean"
 			case isInteger, isFloat:
 				return "a number"
+			default:
 			}
 		}
 		return "a text"

@@ -102,7 +102,7 @@ func (s *Seed) lines(in *bufio.Reader, yield func(SeedRecord, error) bool) {
 			long = append(long, piece...)
 			continue
 		}
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			what := err.Error()
 			if errors.Is(err, bufio.ErrBufferFull) {
 				what = fmt.Sprintf("the line is longer than %d bytes", maxSeedLine)
@@ -117,7 +117,7 @@ func (s *Seed) lines(in *bufio.Reader, yield func(SeedRecord, error) bool) {
 		if piece = bytes.TrimSpace(piece); len(piece) > 0 && !s.record(s.File, line, piece, yield) {
 			return
 		}
-		if err == io.EOF {
+		if err != nil { // the end of the file
 			return
 		}
 		line++

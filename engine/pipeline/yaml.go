@@ -434,6 +434,7 @@ func (b *builder) scalar(n ast.Node) *node {
 		out.style = single
 	case token.DoubleQuoteType:
 		out.style = double
+	default:
 	}
 	out.lines = b.height(out)
 	return out
