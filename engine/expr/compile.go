@@ -17,11 +17,13 @@ import (
 )
 
 // node is a compiled part of an expression. eval is always there; cond (the value as a condition) and json (the value
-// appended as JSON) are made from it where a part has no better way.
+// appended as JSON) are made from it where a part has no better way. number is there only where a part has a quick way to
+// its value as a number.
 type node struct {
-	eval func(*Env) Value
-	cond func(*Env) bool
-	json func([]byte, *Env) []byte
+	eval   func(*Env) Value
+	cond   func(*Env) bool
+	json   func([]byte, *Env) []byte
+	number func(*Env) number
 
 	pos   int   // in characters, where the part begins
 	types types // what the value may be
@@ -186,6 +188,10 @@ func start(n ast.Node) int {
 
 func constant(v Value, pos int) node {
 	n := node{eval: func(*Env) Value { return v }, pos: pos, types: v.types(), constant: true, value: v}
+	if v.kind == kInt || v.kind == kFloat {
+		fixed := number{v.kind, v.num}
+		n.number = func(*Env) number { return fixed }
+	}
 	var env Env
 	if text := env.appendJSON(nil, v, pos); env.failure.code == "" {
 		n.json = func(dst []byte, _ *Env) []byte { return append(dst, text...) }
@@ -542,6 +548,7 @@ func (env *Env) rawPath(path []string) string {
 func valuePath(path []string, pos int) node {
 	n := node{pos: pos, types: tAny, path: path}
 	n.eval = func(env *Env) Value { return rawValue(env.rawPath(path)) }
+	n.number = func(env *Env) number { return numberOf(env.rawPath(path)) }
 	n.json = func(dst []byte, env *Env) []byte {
 		if span := env.rawPath(path); span != "" {
 			return append(dst, span...)

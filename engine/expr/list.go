@@ -484,7 +484,7 @@ func (w *walk) sum(env *Env) Value {
 		case v.types() != tNumber:
 			return env.fail(w.pos, CodeOperand, "sum takes numbers, and here is "+v.types().String())
 		}
-		total = combines["+"](env, total, v, w.pos)
+		total = env.combine("+", combines["+"], total, v, w.pos)
 	}
 	return total
 }

@@ -178,6 +178,20 @@ func (c *compiler) ordering(op string, left, right node, at, pos int) node {
 		r.cond = pathOrder(left.path, right.value, op)
 	case len(right.path) > 0 && left.constant && left.value.types() == tNumber && left.value.kind != kBig:
 		r.cond = pathOrder(right.path, left.value, mirrored[op])
+	case left.number != nil && right.number != nil:
+		x, y := left.number, right.number
+		r.cond = func(env *Env) bool {
+			m, n := x(env), y(env)
+			if m.kind == kBig || n.kind == kBig {
+				c, ok := env.compare(a(env), b(env))
+				return ok && holds(c)
+			}
+			if m.kind == kNil || n.kind == kNil {
+				return false
+			}
+			c, ok := compareNumbers(Value{kind: m.kind, num: m.bits}, Value{kind: n.kind, num: n.bits})
+			return ok && holds(c)
+		}
 	default:
 		r.cond = func(env *Env) bool {
 			c, ok := env.compare(a(env), b(env))
@@ -251,87 +265,163 @@ func (c *compiler) arithmetic(op string, left, right node, at, pos int) node {
 		return c.errorAt(at, CodeType, fmt.Sprintf("%s takes %s, and here are %s and %s", op, what, left.types, right.types), hint)
 	}
 	c.meets(left, right)
-	a, b := left.eval, right.eval
-	combine := combines[op]
-	return c.pure(node{pos: pos, types: left.types&right.types&takes | (left.types|right.types)&tNil, eval: func(env *Env) Value {
-		x, y := env.resolve(a(env)), env.resolve(b(env))
-		if (x.kind == kInt || x.kind == kFloat) && (y.kind == kInt || y.kind == kFloat) {
-			return combine(env, x, y, at)
-		}
-		if x.kind == kNil || y.kind == kNil {
-			return Value{}
-		}
-		t := x.types()
-		if t != y.types() || t&takes == 0 {
-			return env.fail(at, CodeOperand, fmt.Sprintf("%s cannot take %s and %s", op, t, y.types()))
-		}
-		if t == tText {
-			if !env.spend(len(x.str) + len(y.str)) {
-				return Value{}
+	sum := &arithmetic{op: op, combine: combines[op], takes: takes, left: left, right: right, at: at}
+	n := node{pos: pos, types: left.types&right.types&takes | (left.types|right.types)&tNil, eval: sum.eval}
+	if left.number != nil && right.number != nil {
+		n.number = sum.number
+		n.eval = func(env *Env) Value {
+			if r := sum.number(env); r.kind != kBig {
+				return Value{kind: r.kind, num: r.bits}
 			}
-			return textValue(x.str + y.str)
+			return sum.eval(env)
 		}
-		return env.bigNumber(at)
-	}}, left, right)
+	}
+	return c.pure(n, left, right)
 }
 
-// combines are the operators over ints and doubles.
-var combines = map[string]func(env *Env, x, y Value, at int) Value{
-	"+": func(env *Env, x, y Value, at int) Value {
+// number is a number that is worked with: an int or a double, nil, or kBig where the quick way ends and eval knows more (a
+// big number, an overflow, no number at all).
+type number struct {
+	kind kind
+	bits uint64
+}
+
+func intNumber(i int64) number     { return number{kInt, uint64(i)} }
+func floatNumber(f float64) number { return number{kFloat, math.Float64bits(f)} }
+
+func (n number) int() int64 { return int64(n.bits) }
+
+func (n number) double() float64 {
+	if n.kind == kInt {
+		return float64(int64(n.bits))
+	}
+	return math.Float64frombits(n.bits)
+}
+
+// numberOf is a span of JSON, or "", as a number.
+func numberOf(span string) number {
+	switch {
+	case span == "" || span[0] == 'n':
+		return number{}
+	case span[0] != '-' && span[0]-'0' > 9:
+		return number{kind: kBig}
+	}
+	v := parseNumber(span)
+	return number{v.kind, v.num}
+}
+
+// arithmetic is an operator and its operands.
+type arithmetic struct {
+	op          string
+	combine     func(x, y number) number
+	takes       types
+	left, right node
+	at          int
+}
+
+// number is the quick way. An operand that ends it is not evaluated again here, so that a chain of operators does not double
+// its work with each of them.
+func (a *arithmetic) number(env *Env) number {
+	x, y := a.left.number(env), a.right.number(env)
+	switch {
+	case x.kind == kBig || y.kind == kBig:
+		return number{kind: kBig}
+	case x.kind == kNil || y.kind == kNil:
+		return number{}
+	}
+	return a.combine(x, y)
+}
+
+func (a *arithmetic) eval(env *Env) Value {
+	x, y := env.resolve(a.left.eval(env)), env.resolve(a.right.eval(env))
+	if x.kind == kNil || y.kind == kNil {
+		return Value{}
+	}
+	t := x.types()
+	switch {
+	case t != y.types() || t&a.takes == 0:
+		return env.fail(a.at, CodeOperand, fmt.Sprintf("%s cannot take %s and %s", a.op, t, y.types()))
+	case t == tText:
+		if !env.spend(len(x.str) + len(y.str)) {
+			return Value{}
+		}
+		return textValue(x.str + y.str)
+	case x.kind == kBig || y.kind == kBig:
+		return env.bigNumber(a.at)
+	}
+	return env.combine(a.op, a.combine, x, y, a.at)
+}
+
+// combine is an operator over resolved ints and doubles.
+func (env *Env) combine(op string, by func(x, y number) number, x, y Value, at int) Value {
+	r := by(number{x.kind, x.num}, number{y.kind, y.num})
+	if r.kind != kBig {
+		return Value{kind: r.kind, num: r.bits}
+	}
+	if op != "%" {
+		return env.overflow(at)
+	}
+	if b, ok := y.whole(); ok && b == 0 {
+		return env.fail(at, CodeValue, "% by zero")
+	}
+	return env.fail(at, CodeOperand, "% takes whole numbers")
+}
+
+// combines are the operators. They answer kBig where there is no result.
+var combines = map[string]func(x, y number) number{
+	"+": func(x, y number) number {
 		if x.kind == kInt && y.kind == kInt {
 			a, b := x.int(), y.int()
 			sum := a + b
 			if (sum > a) != (b > 0) && b != 0 {
-				return env.overflow(at)
+				return number{kind: kBig}
 			}
-			return intValue(sum)
+			return intNumber(sum)
 		}
-		return floatValue(x.double() + y.double())
+		return floatNumber(x.double() + y.double())
 	},
-	"-": func(env *Env, x, y Value, at int) Value {
+	"-": func(x, y number) number {
 		if x.kind == kInt && y.kind == kInt {
 			a, b := x.int(), y.int()
 			difference := a - b
 			if (difference < a) != (b > 0) && b != 0 {
-				return env.overflow(at)
+				return number{kind: kBig}
 			}
-			return intValue(difference)
+			return intNumber(difference)
 		}
-		return floatValue(x.double() - y.double())
+		return floatNumber(x.double() - y.double())
 	},
-	"*": func(env *Env, x, y Value, at int) Value {
+	"*": func(x, y number) number {
 		if x.kind == kInt && y.kind == kInt {
 			a, b := x.int(), y.int()
 			if a == 0 || b == 0 {
-				return intValue(0)
+				return intNumber(0)
 			}
 			product := a * b
 			if product/b != a || a == -1 && b == math.MinInt64 || b == -1 && a == math.MinInt64 {
-				return env.overflow(at)
+				return number{kind: kBig}
 			}
-			return intValue(product)
+			return intNumber(product)
 		}
-		return floatValue(x.double() * y.double())
+		return floatNumber(x.double() * y.double())
 	},
-	"/": func(_ *Env, x, y Value, _ int) Value { return floatValue(x.double() / y.double()) },
-	"%": func(env *Env, x, y Value, at int) Value {
-		a, ok := x.whole()
-		b, ok2 := y.whole()
+	"/": func(x, y number) number { return floatNumber(x.double() / y.double()) },
+	"%": func(x, y number) number {
+		a, ok := Value{kind: x.kind, num: x.bits}.whole()
+		b, ok2 := Value{kind: y.kind, num: y.bits}.whole()
 		switch {
-		case !ok || !ok2:
-			return env.fail(at, CodeOperand, "% takes whole numbers")
-		case b == 0:
-			return env.fail(at, CodeValue, "% by zero")
+		case !ok || !ok2 || b == 0:
+			return number{kind: kBig}
 		case b == -1:
-			return intValue(0)
+			return intNumber(0)
 		}
-		return intValue(a % b)
+		return intNumber(a % b)
 	},
 	"**": power,
 	"^":  power,
 }
 
-func power(_ *Env, x, y Value, _ int) Value { return floatValue(math.Pow(x.double(), y.double())) }
+func power(x, y number) number { return floatNumber(math.Pow(x.double(), y.double())) }
 
 // span compiles a..b, the whole numbers from a to b.
 func (c *compiler) span(left, right node, at, pos int) node {
