@@ -78,6 +78,8 @@ type Offset struct {
 	Topic     string
 	Partition int32
 	Offset    int64 // the next record to handle
+
+	committed bool // the group had an offset there
 }
 
 func (o Offset) String() string { return fmt.Sprintf("%s/%d=%d", o.Topic, o.Partition, o.Offset) }

@@ -176,6 +176,11 @@ func (g *group) assigned(ctx context.Context, cl *kgo.Client, added map[string][
 	g.mu.Lock()
 	g.joined = true
 	for _, p := range numbers(added) {
+		if p >= g.s.partitions {
+			go g.s.engine.fail(fmt.Errorf("%w: %s/%s: an input topic has grown beyond %d partitions, and a key's state cannot move with its records; "+
+				"use a topic of the new size and another application_id", ErrSurroundings, g.s.pipeline.Name, g.s.name, g.s.partitions))
+			continue
+		}
 		if g.closed || g.tasks[p] != nil {
 			continue
 		}
@@ -203,7 +208,7 @@ func (g *group) fetched(_ context.Context, offsets map[string]map[int32]kgo.Offs
 	byTask := map[int32][]Offset{}
 	for topic, partitions := range offsets {
 		for p, o := range partitions {
-			byTask[p] = append(byTask[p], Offset{Topic: topic, Partition: p, Offset: o.EpochOffset().Offset})
+			byTask[p] = append(byTask[p], Offset{Topic: topic, Partition: p, Offset: o.EpochOffset().Offset, committed: o.EpochOffset().Offset >= 0})
 		}
 	}
 	g.mu.Lock()

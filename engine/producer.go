@@ -88,7 +88,7 @@ func newProducer(k *kafka, id string, group membership) (*producer, error) {
 		kgo.ManualFlushing(),
 		kgo.MaxBufferedRecords(2*flushRecords),
 		kgo.ConcurrentTransactionsBackoff(5*time.Millisecond),
-		kgo.UnknownTopicRetries(2),
+		kgo.UnknownTopicRetries(8),
 	)
 	cl, err := k.client(opts...)
 	if err != nil {

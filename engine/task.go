@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -207,7 +208,7 @@ func (e *fatalError) Unwrap() error { return e.err }
 func fatal(err error) bool {
 	f := (*fatalError)(nil)
 	return errors.As(err, &f) || errors.Is(err, ErrSurroundings) || errors.Is(err, ErrPipeline) || denied(err) ||
-		errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrClosed)
+		errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrClosed)
 }
 
 // round is E3 and then work, until the task is to stop or something goes wrong. worked tells that it came to work.
@@ -236,6 +237,9 @@ func (t *task) round(w worker, first bool) (worked bool, err error) {
 		at("after-takeover")
 		t.setPhase(phaseRestoring)
 		if err := t.restore(t.soft, end); err != nil {
+			return false, err
+		}
+		if err := t.agrees(offsets); err != nil {
 			return false, err
 		}
 	}
@@ -304,6 +308,21 @@ func (t *task) takeover(ctx context.Context) (offset int64, err error) {
 	return t.producer.slab[0].Offset, nil
 }
 
+// agrees finds out whether state and offsets tell of the same past. State without any committed offset means that the
+// group's offsets are gone (deleted, or expired while nobody ran the stage): going on would count every record again.
+func (t *task) agrees(offsets []Offset) error {
+	if len(offsets) == 0 || slices.ContainsFunc(offsets, func(o Offset) bool { return o.committed }) {
+		return nil
+	}
+	states, failure := t.local.All()
+	for range states {
+		return fmt.Errorf("%w: partition %d of %s holds state, but group %s has no committed offset there: the offsets were deleted, or have expired; "+
+			"set them with Kafka's own tools to where the state ends, or delete the changelog to begin anew",
+			ErrSurroundings, t.partition, t.g.s.changelog, t.g.s.app)
+	}
+	return failure()
+}
+
 // stableOffsets asks for the group's committed offsets of this task's inputs; while a transaction that holds some is open
 // the broker does not answer. Inputs without an offset begin at -2, the start of the log.
 func (t *task) stableOffsets(ctx context.Context) ([]Offset, error) {
@@ -369,7 +388,7 @@ func (t *task) tryStableOffsets(ctx context.Context, req *kmsg.OffsetFetchReques
 	for _, topic := range t.g.s.topics {
 		o := Offset{Topic: topic, Partition: t.partition, Offset: -2}
 		if at, ok := found[topic]; ok && at >= 0 {
-			o.Offset = at
+			o.Offset, o.committed = at, true
 		}
 		offsets = append(offsets, o)
 	}
