@@ -13,7 +13,9 @@ COPY . .
 RUN make image-root && mv bin /
 
 FROM scratch
-COPY --from=build /bin/image/ /
+COPY --from=build /bin/image/flechtwerk /flechtwerk
+COPY --from=build /bin/image/etc/ /etc/
+COPY --from=build /bin/image/pipelines/ /pipelines/
 COPY --from=build --chown=10001:10001 /bin/image/state/ /state/
 ENV FLECHTWERK_STATE_DIR=/state
 USER 10001:10001
