@@ -22,7 +22,7 @@ func (e *Engine) preflight(ctx context.Context) error {
 		e.kafka.transactionVersion = 1
 	}
 	if e.o.CreateTopics {
-		plan, err := planTopics(ctx, e.kafka, e.admin, e.pipelines, PlanOptions{Undeclared: true})
+		plan, err := planTopics(ctx, e.kafka, e.pipelines, PlanOptions{Undeclared: true})
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/flechtwerk/flechtwerk/engine/expr"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
@@ -163,10 +164,16 @@ func (b *batches) State(key string) ([]byte, error) {
 // failed is the on_error policy for record i of the batch.
 func (b *batches) failed(i int, err error) error {
 	r := &b.batch.Records[i]
-	return b.onError(r.Input.Topic.Name, r.Offset, r.Timestamp, r.Key, err)
+	return b.onError(r.Input.Topic.Name, r.Offset, r.Key, err)
 }
 
-func (b *batches) onError(topic string, offset, _ int64, key []byte, err error) error {
+// onError is the policy for a record whose filter, key or body fails.
+func (b *batches) onError(topic string, offset int64, key []byte, err error) error {
+	if failure := (*expr.Failure)(nil); errors.As(err, &failure) {
+		if at, ok := b.spec.At(failure); ok {
+			err = fmt.Errorf("%s:%d:%d: %w", at.File, at.Line, at.Column, err)
+		}
+	}
 	skip := b.spec.OnError == pipeline.Skip
 	info := RecordInfo{TaskInfo: b.task.info, Topic: topic, Partition: b.task.partition, Offset: offset, Skipped: skip}
 	info.Err = err
@@ -344,7 +351,7 @@ func (b *batches) take() (taken int, err error) {
 		}
 		keep, failure := b.admit(&rec)
 		if failure != nil {
-			err = b.onError(r.Topic, r.Offset, rec.Timestamp, r.Key, failure)
+			err = b.onError(r.Topic, r.Offset, r.Key, failure)
 			return
 		}
 		if !keep {
