@@ -237,7 +237,7 @@ func waitFor(t *testing.T, i *instance, phase string, n int) {
 		if found == n {
 			return
 		}
-		if time.Now().After(deadline) {
+		if i.log.count("ended") > 0 || time.Now().After(deadline) {
 			t.Fatalf("%d tasks %s, want %d; effects:\n%s", found, phase, n, i.log)
 		}
 	}

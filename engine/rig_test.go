@@ -36,28 +36,98 @@ func realTier() bool { return os.Getenv("FLECHTWERK_TIER") == "kafka" }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	return newRigOn(t, enginetest.FakeConfig{})
+}
+
+// newRigOn is newRig with a fake of another kind.
+func newRigOn(t *testing.T, config enginetest.FakeConfig) *rig {
+	t.Helper()
 	r := &rig{t: t, id: fmt.Sprintf("%s-%d", strings.ToLower(strings.Map(letters, t.Name())), time.Now().UnixNano()%1e9)}
 	if realTier() {
 		r.kafk.Brokers = []string{enginetest.Kafka(t)}
+		r.kafk.Dial = (&net.Dialer{}).DialContext
 	} else {
-		r.fake = enginetest.NewFake(t, enginetest.FakeConfig{Settings: map[string]string{"group.min.session.timeout.ms": "500"}})
+		r.fake = enginetest.NewFake(t, config)
 		r.kafk.Brokers = r.fake.Addrs()
-		r.kafk.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-			return r.fake.Dial(ctx, network, address)
-		}
+		r.kafk.Dial = r.fake.Dial
 	}
 	r.kafk.SessionTimeout = 2 * time.Second
-	opts := []kgo.Opt{kgo.SeedBrokers(r.kafk.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner())}
-	if r.kafk.Dial != nil {
-		opts = append(opts, kgo.Dialer(r.kafk.Dial))
-	}
-	cl, err := kgo.NewClient(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cl.Close)
-	r.cl = cl
+	r.cl = r.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	return r
+}
+
+// opts are what a client of the test's own needs to reach the cluster.
+func (r *rig) opts() []kgo.Opt {
+	return []kgo.Opt{kgo.SeedBrokers(r.kafk.Brokers...), kgo.Dialer(r.kafk.Dial)}
+}
+
+// client is a client of the test's own; it ends with the test.
+func (r *rig) client(opts ...kgo.Opt) *kgo.Client {
+	r.t.Helper()
+	cl, err := kgo.NewClient(append(r.opts(), opts...)...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(cl.Close)
+	return cl
+}
+
+// wire is the network of one instance. Cut, it is to the cluster as if the process had died, though it goes on thinking.
+type wire struct {
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu    sync.Mutex
+	down  bool
+	conns map[net.Conn]bool
+}
+
+var errCut = errors.New("the test has cut the network")
+
+func (w *wire) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	w.mu.Lock()
+	down := w.down
+	w.mu.Unlock()
+	if down {
+		return nil, errCut
+	}
+	c, err := w.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down {
+		c.Close()
+		return nil, errCut
+	}
+	w.conns[c] = true
+	return c, nil
+}
+
+// kill closes what is open now.
+func (w *wire) kill() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.conns)
+	for c := range w.conns {
+		c.Close()
+	}
+	clear(w.conns)
+	return n
+}
+
+// cut closes everything and lets nothing through until heal.
+func (w *wire) cut() {
+	w.mu.Lock()
+	w.down = true
+	w.mu.Unlock()
+	w.kill()
+}
+
+func (w *wire) heal() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = false
 }
 
 // needFake skips a test on the real tier that plays with the broker's insides.
@@ -85,7 +155,16 @@ func (r *rig) topic(name string, partitions int32, config ...string) string {
 	if _, err := kadm.NewClient(r.cl).CreateTopic(r.t.Context(), partitions, 1, settings, full); err != nil {
 		r.t.Fatalf("create topic %s: %v", full, err)
 	}
-	return full
+	// A real broker answers before it knows the topic itself.
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		found, err := kadm.NewClient(r.cl).ListTopics(r.t.Context(), full)
+		if err == nil && found[full].Err == nil && len(found[full].Partitions) == int(partitions) {
+			return full
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("topic %s does not appear: %v", full, err)
+		}
+	}
 }
 
 // put writes one record. A nil value is a tombstone.
@@ -100,15 +179,8 @@ func (r *rig) put(topic string, partition int32, key string, value []byte) {
 // read consumes a topic read_committed until it has n records, in the order of each partition.
 func (r *rig) read(topic string, n int) []*kgo.Record {
 	r.t.Helper()
-	opts := []kgo.Opt{kgo.SeedBrokers(r.kafk.Brokers...), kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100 * time.Millisecond)}
-	if r.kafk.Dial != nil {
-		opts = append(opts, kgo.Dialer(r.kafk.Dial))
-	}
-	cl, err := kgo.NewClient(opts...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	cl := r.client(kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond))
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
 	defer cancel()
@@ -206,6 +278,7 @@ type stageSpec struct {
 	onError   pipeline.Policy
 	onInvalid pipeline.Policy
 	formats   stream.Topic
+	change    func(*pipeline.Transformer)
 }
 
 // count is a handler that numbers the records of each key and sends `n:value` on.
@@ -232,6 +305,7 @@ func count(output *stream.Topic) handler {
 // instance is one engine under way.
 type instance struct {
 	r      *rig
+	wire   *wire
 	Engine *engine.Engine
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -260,6 +334,9 @@ func (r *rig) startWith(dir string, change func(*engine.Options), specs ...stage
 		if s.output != nil {
 			t.OutputTopics = []*pipeline.Topic{{Topic: *s.output}}
 		}
+		if s.change != nil {
+			s.change(t)
+		}
 		p.Transformers = append(p.Transformers, t)
 		bodies[t.Name] = &transform{handle: s.handle, stateful: !s.stateless}
 	}
@@ -276,6 +353,8 @@ func (r *rig) startWith(dir string, change func(*engine.Options), specs ...stage
 func (r *rig) launch(o engine.Options, change func(*engine.Options), p *pipeline.Pipeline) *instance {
 	r.t.Helper()
 	i := &instance{r: r, ended: make(chan struct{}), log: newEffects()}
+	i.wire = &wire{dial: r.kafk.Dial, conns: map[net.Conn]bool{}}
+	o.Kafka.Dial = i.wire.connect
 	o.Events = i.log.events()
 	if change != nil {
 		change(&o)
@@ -290,8 +369,10 @@ func (r *rig) launch(o engine.Options, change func(*engine.Options), p *pipeline
 	go func() {
 		defer close(i.ended)
 		i.err = e.Run(ctx)
+		i.log.add("ended: %v", i.err)
 	}()
 	r.t.Cleanup(func() {
+		i.wire.heal()
 		cancel()
 		<-i.ended
 	})
@@ -359,9 +440,13 @@ func (l *effects) await(t *testing.T, prefix string, n int) {
 			}
 		}
 		more := l.more
+		ended := len(l.lines) > 0 && strings.HasPrefix(l.lines[len(l.lines)-1], "ended")
 		l.mu.Unlock()
 		if found >= n {
 			return
+		}
+		if ended {
+			t.Fatalf("%q came %d times, want %d; effects:\n%s", prefix, found, n, l)
 		}
 		select {
 		case <-more:
