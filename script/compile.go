@@ -51,8 +51,11 @@ const (
 	functionTail = "\n})"
 )
 
+// programName tells the frames of a script from those of this package's own JavaScript.
+const programName = "script"
+
 func parse(text string) (*ast.Program, error) {
-	return parser.ParseFile(nil, "", text, parser.IgnoreRegExpErrors, parser.WithDisableSourceMaps)
+	return parser.ParseFile(nil, programName, text, parser.IgnoreRegExpErrors, parser.WithDisableSourceMaps)
 }
 
 // parseEach finds the syntax errors of every text on its own.

@@ -96,35 +96,45 @@ func refuse(code, hint, format string, args ...any) *refusal {
 // throw throws err in the script.
 func (v *vm) throw(err error) { panic(v.rt.NewGoError(err)) }
 
+// guard calls f, which may run code of the script's (a getter of an error's message, say), and lets nothing of it through:
+// neither an exception nor an interrupt.
+func (v *vm) guard(f func()) {
+	call, _ := goja.AssertFunction(v.rt.ToValue(func(goja.FunctionCall) goja.Value {
+		f()
+		return nil
+	}))
+	_, _ = call(goja.Undefined())
+}
+
 // failure turns what goja returned into an *Error.
 func (v *vm) failure(err error) *Error {
-	e := &Error{code: CodeError, message: err.Error(), err: errors.Unwrap(err)}
-	var overflow *goja.StackOverflowError
-	var interrupted *goja.InterruptedError
-	var thrown *goja.Exception
-	switch {
-	case errors.As(err, &overflow):
+	e := &Error{code: CodeError, message: "an error that cannot be shown"}
+	switch err := err.(type) {
+	case *goja.StackOverflowError:
 		e.code, e.message, e.hint = CodeStack, fmt.Sprintf("calls nest deeper than %d", maxCallDepth), "does the function end its recursion?"
-		v.locate(e, overflow.Stack())
-	case errors.As(err, &interrupted):
+		v.locate(e, err.Stack())
+	case *goja.InterruptedError:
 		e.code, e.message = CodeTimeout, "the script was stopped"
-		if reason, ok := interrupted.Value().(*refusal); ok {
+		if reason, ok := err.Value().(*refusal); ok {
 			e.code, e.message, e.hint, e.err = reason.code, reason.message, reason.hint, reason.err
 		}
-		v.locate(e, interrupted.Stack())
-	case errors.As(err, &thrown):
-		var native *refusal
-		if errors.As(thrown.Unwrap(), &native) {
-			e.code, e.message, e.hint, e.err = native.code, native.message, native.hint, native.err
-		} else {
-			e.message = v.describe(thrown.Value())
-			e.err = thrown.Unwrap()
-		}
-		at := v.locate(e, thrown.Stack())
-		e.causes = v.causes(thrown.Value())
-		if native == nil {
+		v.locate(e, err.Stack())
+	case *goja.Exception:
+		at := v.locate(e, err.Stack())
+		v.guard(func() {
+			thrown := err.Unwrap()
+			var native *refusal
+			if errors.As(thrown, &native) {
+				e.code, e.message, e.hint, e.err = native.code, native.message, native.hint, native.err
+				return
+			}
+			e.err = thrown
+			e.message = v.describe(err.Value())
 			v.explain(e, at)
-		}
+		})
+		v.guard(func() { e.causes = v.causes(err.Value()) })
+	default:
+		e.message, e.err = err.Error(), err
 	}
 	return e
 }
@@ -136,7 +146,7 @@ func (v *vm) locate(e *Error, stack []goja.StackFrame) int {
 	for i := range stack {
 		f := &stack[i]
 		position := f.Position()
-		if f.SrcName() == "<native>" || position.Line == 0 {
+		if f.SrcName() != programName || position.Line == 0 {
 			continue
 		}
 		offset := v.program.src.offset(position.Line, position.Column)
@@ -161,48 +171,45 @@ func (v *vm) locate(e *Error, stack []goja.StackFrame) int {
 const maxStackLines = 50
 
 // describe is a thrown value as a person reads it: "TypeError: …", or what was thrown if it is no error.
-func (v *vm) describe(value goja.Value) (text string) {
-	text = "an error that cannot be shown"
-	v.rt.Try(func() {
-		o, ok := value.(*goja.Object)
-		if !ok {
-			text = "thrown: " + inspect(v, value)
-			return
-		}
-		if o.ClassName() != "Error" {
-			text = "thrown: " + inspect(v, value)
-			return
-		}
-		text = o.String()
-	})
-	return text
+func (v *vm) describe(value goja.Value) string {
+	if o, ok := value.(*goja.Object); ok && o.ClassName() == "Error" {
+		return o.String()
+	}
+	return "thrown: " + inspect(v, value)
 }
+
+// maxCauses bounds a chain of causes, which may be a circle.
+const maxCauses = 10
 
 // causes follows the cause members of thrown errors.
 func (v *vm) causes(value goja.Value) (causes []string) {
-	v.rt.Try(func() {
-		for range 20 {
-			o, ok := value.(*goja.Object)
-			if !ok {
-				return
-			}
-			value = o.Get("cause")
-			if value == nil || goja.IsUndefined(value) {
-				return
-			}
-			text := v.describe(value)
-			if cause, ok := value.(*goja.Object); ok && cause.ClassName() == "Error" {
-				e := &Error{}
-				if ex := v.rt.Try(func() { panic(cause) }); ex != nil {
-					v.locate(e, ex.Stack())
-				}
-				if e.at.line > 0 {
-					text = fmt.Sprintf("%s (%s:%d:%d)", text, e.at.file, e.at.line, e.at.column)
-				}
-			}
-			causes = append(causes, text)
+	seen := []goja.Value{value}
+	for len(seen) <= maxCauses {
+		o, ok := value.(*goja.Object)
+		if !ok {
+			break
 		}
-	})
+		if value = o.Get("cause"); value == nil || goja.IsUndefined(value) {
+			break
+		}
+		for _, s := range seen {
+			if s == value {
+				return causes
+			}
+		}
+		seen = append(seen, value)
+		text := v.describe(value)
+		if cause, ok := value.(*goja.Object); ok && cause.ClassName() == "Error" {
+			e := &Error{}
+			if ex := v.rt.Try(func() { panic(cause) }); ex != nil {
+				v.locate(e, ex.Stack())
+			}
+			if e.at.line > 0 {
+				text = fmt.Sprintf("%s (%s:%d:%d)", text, e.at.file, e.at.line, e.at.column)
+			}
+		}
+		causes = append(causes, text)
+	}
 	return causes
 }
 

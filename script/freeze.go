@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/dop251/goja"
+
+	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 )
 
 // Freezing makes sure that no call leaves anything behind for the next: built-ins, globals, vars and what functions
@@ -269,10 +271,16 @@ func limitBuiltins(v *vm) {
 	}
 	must(global.Set("eval", v.native("eval", 1, none("eval"))))
 
+	depth := 0 // nested arrays join by joining their elements
 	stringPrototype := global.Get("String").(*goja.Object).Get("prototype").(*goja.Object)
 	bound := func(prototype *goja.Object, name string, length int, size func(goja.FunctionCall) float64) {
 		original, _ := goja.AssertFunction(prototype.Get(name))
 		limited := v.native(name, length, func(call goja.FunctionCall) goja.Value {
+			if depth++; depth > rawjson.MaxDepth {
+				depth = 0
+				v.fail("RangeError", name+": nested too deep")
+			}
+			defer func() { depth = max(0, depth-1) }()
 			if n := size(call); n > maxString {
 				panic(rt.NewGoError(refuse(CodeError, "build it in parts", "%s would make a string of %.0f characters; %d are the most", name, n, maxString)))
 			}
@@ -289,6 +297,16 @@ func limitBuiltins(v *vm) {
 		bound(stringPrototype, name, 2, func(call goja.FunctionCall) float64 { return call.Argument(0).ToFloat() })
 	}
 	arrayPrototype := global.Get("Array").(*goja.Object).Get("prototype").(*goja.Object)
+	flat, _ := goja.AssertFunction(arrayPrototype.Get("flat"))
+	must(arrayPrototype.DefineDataProperty("flat", v.native("flat", 0, func(call goja.FunctionCall) goja.Value {
+		levels := call.Argument(0)
+		if levels.ToFloat() > rawjson.MaxDepth {
+			levels = rt.ToValue(rawjson.MaxDepth)
+		}
+		result, err := flat(call.This, levels)
+		must(err)
+		return result
+	}), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 	bound(arrayPrototype, "join", 1, func(call goja.FunctionCall) float64 {
 		o, ok := call.This.(*goja.Object)
 		if !ok {

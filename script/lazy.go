@@ -236,57 +236,38 @@ func (l *lazy) spell(name string, raw []byte) {
 	}
 }
 
-// says tells whether the text has value at member. Only what can be written in several ways is looked at: the rest is the
-// same bytes either way.
+// says tells whether the text has value at member.
 func (vs *values) says(t *text, member int32, value goja.Value) bool {
 	raw := t.span(member)
-	switch raw[0] {
-	case '{', '[':
+	if o, ok := value.(*goja.Object); ok {
 		for i := range t.children {
 			if t.children[i].member == member {
-				return value == goja.Value(t.children[i].value)
+				return t.children[i].value == o
 			}
 		}
 		return false
+	}
+	switch raw[0] {
+	case '{', '[':
+		return false
 	case '"':
-		return goja.IsString(value) && hasEscape(raw) && vs.text(raw).SameAs(value)
-	case 't', 'f', 'n':
-		return false
-	default:
-		return goja.IsNumber(value) && !isShortNumber(raw) && vs.number("", raw).SameAs(value)
-	}
-}
-
-func hasEscape(raw []byte) bool {
-	for _, b := range raw {
-		if b == '\\' {
-			return true
-		}
-	}
-	return false
-}
-
-// isShortNumber tells whether a number is written as JavaScript writes it. It may answer false for some that are.
-func isShortNumber(raw []byte) bool {
-	if len(raw) > 15 {
-		return false
-	}
-	i := 0
-	if raw[0] == '-' {
-		i = 1
-	}
-	if raw[i] == '0' && (len(raw) < i+2 || i == 1 || raw[i+1] == '.' && len(raw) > i+2 && raw[i+2] == '0') {
-		return len(raw) == 1
-	}
-	point := false
-	for ; i < len(raw); i++ {
-		if raw[i] == '.' {
-			point = true
-		} else if raw[i]-'0' > 9 {
+		if !goja.IsString(value) {
 			return false
 		}
+		was, _ := rawjson.Text(raw)
+		return was == value.String()
+	case 'n':
+		return goja.IsNull(value)
+	case 't':
+		return value == vs.yes
+	case 'f':
+		return value == vs.no
 	}
-	return !point || raw[len(raw)-1] != '0'
+	if goja.IsNumber(value) {
+		f := rawjson.Float(raw)
+		return value.ToFloat() == f && (f <= maxSafe && f >= -maxSafe || !rawjson.IsInteger(raw)) && (f != 0 || vs.number("", raw).SameAs(value))
+	}
+	return goja.IsBigInt(value) && vs.number("", raw).SameAs(value)
 }
 
 // Has implements goja.DynamicObject.
@@ -590,3 +571,4 @@ func (e *encoder) member(name string, value goja.Value) bool {
 }
 
 func indexName(i int) string { return "[" + strconv.Itoa(i) + "]" }
+func indexText(i int) string { return strconv.Itoa(i) }

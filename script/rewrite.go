@@ -782,6 +782,7 @@ func (r *rewriter) shape(o *ast.ObjectLiteral, spreading bool) (*shape, []ast.Ex
 		if spreading {
 			return nil, nil
 		}
+		s.quoted = []string{}
 		for i, name := range s.names {
 			if slices.Contains(s.names[:i], name) {
 				return nil, nil

@@ -104,12 +104,13 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 		v.messages, v.arena = &batch.Messages, &batch.Arena
 		stop := t.watch(ctx, v)
 		_, err := t.loop(goja.Undefined())
-		stop()
-		t.calls.Store(t.calls.Load() &^ 1)
 		if err == nil {
+			stop()
 			return t.failure
 		}
 		failed := v.failure(err)
+		stop()
+		t.calls.Store(t.calls.Load() &^ 1)
 		t.undo()
 		var stopped *goja.InterruptedError
 		interrupted := errors.As(err, &stopped)

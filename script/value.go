@@ -19,6 +19,7 @@ import (
 type values struct {
 	rt      *goja.Runtime
 	plain   bool
+	parse   bool     // as JSON.parse does: all numbers are doubles, and nothing is remembered
 	bigs    []string // names of the members that came as BigInt in this call
 	origins map[*goja.Object]*origin
 	slab    []lazyObject
@@ -101,7 +102,7 @@ func (vs *values) member(name string, raw []byte) goja.Value {
 
 func (vs *values) number(name string, raw []byte) goja.Value {
 	f := rawjson.Float(raw)
-	if (f > maxSafe || f < -maxSafe) && rawjson.IsInteger(raw) {
+	if (f > maxSafe || f < -maxSafe) && !vs.parse && rawjson.IsInteger(raw) {
 		if b, ok := new(big.Int).SetString(string(raw), 10); ok {
 			if name != "" && len(vs.bigs) < 16 {
 				vs.bigs = append(vs.bigs, name)
@@ -137,6 +138,12 @@ func (vs *values) string(t string) goja.Value {
 func (vs *values) array(raw []byte) *goja.Object {
 	spans := rawjson.Elements(raw, nil)
 	items := make([]any, len(spans))
+	if vs.parse {
+		for i, s := range spans {
+			items[i] = vs.decode(raw[s.Start:s.End])
+		}
+		return vs.rt.NewArray(items...)
+	}
 	o := &origin{raw: raw, parts: make([]originPart, len(spans))}
 	for i, s := range spans {
 		v := vs.decode(raw[s.Start:s.End])
@@ -152,6 +159,9 @@ func (vs *values) array(raw []byte) *goja.Object {
 func (vs *values) object(t *text) *goja.Object {
 	if !vs.plain {
 		return vs.lazy(t, nil)
+	}
+	if vs.parse {
+		return vs.ordinary(t.raw)
 	}
 	t.scan()
 	object := vs.rt.NewObject()

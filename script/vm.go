@@ -37,7 +37,7 @@ type Env struct {
 
 const (
 	// maxCallDepth is how deep JavaScript calls may nest.
-	maxCallDepth = 5000
+	maxCallDepth = 1000
 	// maxString is the longest string, in UTF-16 units, that repeat, padStart, padEnd and join make.
 	maxString = 32 << 20
 )
@@ -51,10 +51,12 @@ type vm struct {
 	program *Program
 	env     *Env
 	values  values
-	encoder encoder
-	handler *goja.Object
-	slab    []message
-	initial []byte
+	// ordinary makes values as JSON.parse does.
+	ordinary values
+	encoder  encoder
+	handler  *goja.Object
+	slab     []message
+	initial  []byte
 
 	// The call under way.
 	messages *[]stream.Message
@@ -75,6 +77,8 @@ func newVM(p *Program, env *Env) (*vm, error) {
 	rt := goja.New()
 	v := &vm{rt: rt, program: p, env: env, initial: env.Initial}
 	v.values = newValues(rt, plainValues || p.plain)
+	v.ordinary = newValues(rt, true)
+	v.ordinary.parse = true
 	v.encoder = encoder{vm: v, limit: maxValue}
 	if v.initial == nil {
 		v.initial = []byte("{}")
@@ -93,14 +97,15 @@ func newVM(p *Program, env *Env) (*vm, error) {
 		return nil, fmt.Errorf("initial state of stage %s: not a JSON object: %v", env.Stage, err)
 	}
 	limitBuiltins(v)
+	replaceJSON(v)
 	f := newFreezer(rt)
 	f.builtins()
 
 	message := v.native("Message", 1, v.newMessage)
 	state := v.native("State", 1, v.newState)
 	must(state.Set("initial", v.native("initial", 0, func(goja.FunctionCall) goja.Value { return v.values.decode(v.initial) })))
-	ordinary := newValues(rt, true)
-	varsValue := ordinary.decode(trim(vars))
+	plain := newValues(rt, true)
+	varsValue := plain.decode(trim(vars))
 	console := newConsole(v)
 	f.deep("Message", message)
 	f.deep("State", state)
@@ -254,7 +259,10 @@ func (v *vm) literal(s *shape, parts []goja.Value) *goja.Object {
 }
 
 func (v *vm) firstLazy(s *shape, parts []goja.Value) *lazy {
-	if o, ok := parts[0].(*goja.Object); ok && s.spread[0] {
+	if len(parts) == 0 || !s.spread[0] {
+		return nil
+	}
+	if o, ok := parts[0].(*goja.Object); ok {
 		return v.values.lazyOf(o)
 	}
 	return nil
