@@ -15,6 +15,9 @@ import (
 const (
 	// EnvKafka is host:port of a running broker to use instead of starting one. Such a broker cannot be killed.
 	EnvKafka = "FLECHTWERK_TEST_KAFKA"
+	// EnvTier is "kafka" where the tests on a real Kafka shall run; without it they are skipped, since starting one takes
+	// longer than all other tests together.
+	EnvTier = "FLECHTWERK_TIER"
 	// EnvRequireKafka, set to 1, turns "this machine cannot run Kafka" from a skip into a failure.
 	EnvRequireKafka = "FLECHTWERK_REQUIRE_KAFKA"
 )
@@ -26,16 +29,14 @@ var shared = sync.OnceValues(func() (*kafkatest.Broker, error) {
 })
 
 // Kafka returns the address of a real Apache Kafka. All tests of a test binary share one, which is started by the first of
-// them and ends with the process: tests use Unique names. Where the machine cannot run Kafka, and with -short, the test is
-// skipped.
+// them and ends with the process: tests use Unique names. Outside of the real tier, and where the machine cannot run Kafka, the
+// test is skipped.
 func Kafka(t testing.TB) string {
 	t.Helper()
 	if addr := os.Getenv(EnvKafka); addr != "" {
 		return addr
 	}
-	if testing.Short() {
-		t.Skip("needs a real Kafka: left out by -short")
-	}
+	onRealTier(t)
 	broker, err := shared()
 	unavailable(t, err)
 	return broker.Addr()
@@ -44,9 +45,7 @@ func Kafka(t testing.TB) string {
 // OwnKafka starts a real Apache Kafka for this test alone, which may kill and restart it. It is closed with the test.
 func OwnKafka(t testing.TB, config kafkatest.Config) *kafkatest.Broker {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a real Kafka: left out by -short")
-	}
+	onRealTier(t)
 	broker, err := kafkatest.Start(t.Context(), config)
 	unavailable(t, err)
 	t.Cleanup(func() { broker.Close() })
@@ -61,5 +60,12 @@ func unavailable(t testing.TB, err error) {
 		t.Skipf("no real Kafka here: %v", err)
 	default:
 		t.Fatal(err)
+	}
+}
+
+func onRealTier(t testing.TB) {
+	t.Helper()
+	if os.Getenv(EnvTier) != "kafka" {
+		t.Skipf("a test on a real Kafka: it runs with %s=kafka, as in `make integration`", EnvTier)
 	}
 }

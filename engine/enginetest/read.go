@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ReadCommitted returns what read_committed readers see of a topic now, by partition and offset.
+// ReadCommitted returns what read_committed readers see of a topic now, by partition and offset. Transactions that have ended
+// by now are in it.
 func ReadCommitted(t testing.TB, opts []kgo.Opt, topic string) []*kgo.Record {
 	t.Helper()
 	return read(t, opts, topic, kgo.ReadCommitted())
@@ -48,9 +50,9 @@ func Fold(t testing.TB, opts []kgo.Opt, topic string) map[string]string {
 // waits for open transactions to end.
 func CommittedOffsets(t testing.TB, opts []kgo.Opt, group string) map[string]map[int32]int64 {
 	t.Helper()
-	client, ctx := helper(t, append(slices.Clip(opts), kgo.RequireStableFetchOffsets()))
+	client, ctx := helper(t, opts)
 	defer client.Close()
-	offsets, err := fetchOffsets(ctx, client, group)
+	offsets, err := fetchOffsets(kadm.RequireStable(ctx), client, group)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +95,9 @@ func read(t testing.TB, opts []kgo.Opt, topic string, level kgo.IsolationLevel) 
 // does not tell how far it is while it sees nothing but aborted records, markers and holes of a compaction.
 func readTopic(ctx context.Context, client *kgo.Client, topic string, level kgo.IsolationLevel) ([]*kgo.Record, error) {
 	admin := kadm.NewClient(client)
+	if err := settle(ctx, admin, topic); err != nil {
+		return nil, err
+	}
 	starts, err := admin.ListStartOffsets(ctx, topic)
 	if err == nil {
 		err = starts.Error()
@@ -125,6 +130,38 @@ func readTopic(ctx context.Context, client *kgo.Client, topic string, level kgo.
 		}
 	}
 	return records, nil
+}
+
+// settle returns when no transaction that wrote to the topic is about to end. A real broker answers the end of a transaction
+// first and writes the markers, which make its records visible, afterwards.
+func settle(ctx context.Context, admin *kadm.Client, topic string) error {
+	for {
+		ending, err := admin.ListTransactions(ctx, nil, []string{"PrepareCommit", "PrepareAbort"})
+		if err != nil {
+			return fmt.Errorf("list transactions: %w", err)
+		}
+		if len(ending) == 0 {
+			return nil
+		}
+		described, err := admin.DescribeTransactions(ctx, ending.TransactionalIDs()...)
+		if err != nil {
+			return fmt.Errorf("describe transactions: %w", err)
+		}
+		waiting := false
+		for _, txn := range described {
+			if _, ours := txn.Topics[topic]; ours && strings.HasPrefix(txn.State, "Prepare") {
+				waiting = true
+			}
+		}
+		if !waiting {
+			return nil
+		}
+		select {
+		case <-time.After(2 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("transactions on %s do not end: %w", topic, ctx.Err())
+		}
+	}
 }
 
 type partitionReader struct {
@@ -206,7 +243,7 @@ func AtLeast(n int) func([]*kgo.Record) bool {
 // so it asks again every few milliseconds.
 func WaitOffsets(t testing.TB, opts []kgo.Opt, group string, want map[string]map[int32]int64) {
 	t.Helper()
-	client, ctx := helper(t, append(slices.Clip(opts), kgo.RequireStableFetchOffsets()))
+	client, ctx := helper(t, opts)
 	defer client.Close()
 	limit := time.After(patience)
 	for {
