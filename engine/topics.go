@@ -115,12 +115,18 @@ func PlanTopics(ctx context.Context, settings Kafka, pipelines []*pipeline.Pipel
 	if err != nil {
 		return nil, err
 	}
-	defer admin.Close()
-	return planTopics(ctx, k, admin, pipelines, o)
+	admin.Close()
+	return planTopics(ctx, k, pipelines, o)
 }
 
-// planTopics is PlanTopics with a client that is there already. The plan makes its own clients when it is applied.
-func planTopics(ctx context.Context, k *kafka, admin *kgo.Client, pipelines []*pipeline.Pipeline, o PlanOptions) (*TopicPlan, error) {
+// planTopics is PlanTopics for a cluster that is known already. It asks with a client of its own, since one that has just
+// heard that a topic does not exist goes on to say so for a moment.
+func planTopics(ctx context.Context, k *kafka, pipelines []*pipeline.Pipeline, o PlanOptions) (*TopicPlan, error) {
+	admin, err := k.client()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPipeline, err)
+	}
+	defer admin.Close()
 	plan := &TopicPlan{kafka: k}
 	topics := topicsOf(pipelines)
 	adm := kadm.NewClient(admin)

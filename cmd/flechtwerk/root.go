@@ -84,6 +84,7 @@ func message(err error) string {
 	text := err.Error()
 	for _, mark := range []error{errUsage, engine.ErrPipeline, engine.ErrSurroundings} {
 		text = strings.ReplaceAll(text, mark.Error()+": ", "")
+		text = strings.ReplaceAll(text, mark.Error()+":\n", "")
 		text = strings.ReplaceAll(text, ": "+mark.Error(), "")
 	}
 	return text
