@@ -152,6 +152,18 @@ func (c *compilation) reportSyntax(src *source, list parser.ErrorList) {
 		case strings.HasPrefix(word, "export"):
 			c.report(at, "script.syntax", "export stands only in a file of its own", "a body is written without a function around it")
 			return
+		case strings.HasSuffix(strings.TrimRight(text[:min(offset, len(text))], " \t"), "yield"):
+			c.innerYield(src, strings.LastIndex(text[:offset], "yield"))
+			return
+		case e.Message == "Illegal return statement":
+			c.report(at, "script.functions", "return stands outside of a function", "functions only declare; a body may return")
+			return
+		case src.find(offset) == nil && strings.HasSuffix(e.Message, "token }") && extraBrace(src) >= 0:
+			c.report(src.place(extraBrace(src)), "script.syntax", "this closes more than was opened", "remove the extra }")
+			return
+		case strings.HasPrefix(word, "/"):
+			c.report(at, "script.syntax", "regular expression: "+plainSyntax(e.Message), "")
+			continue
 		case src.find(offset) == nil && offset >= src.parts[0].end:
 			c.report(at, "script.syntax", "the text ends where more is expected", "close what is open: a bracket, a string or a comment")
 			return
@@ -159,6 +171,30 @@ func (c *compilation) reportSyntax(src *source, list parser.ErrorList) {
 		c.report(at, "script.syntax", plainSyntax(e.Message), syntaxHint(e.Message))
 	}
 }
+
+// extraBrace is the offset of the last } if the text parses without it, or -1.
+func extraBrace(src *source) int {
+	text, p := src.text.String(), &src.parts[len(src.parts)-1]
+	i := strings.LastIndexByte(text[p.start:p.end], '}')
+	if i < 0 {
+		return -1
+	}
+	i += p.start
+	if _, err := parse(text[:i] + " " + text[i+1:]); err != nil {
+		return -1
+	}
+	return i
+}
+
+// innerYield reports a yield in a function that is no generator, the usual mistake with forEach and map.
+func (c *compilation) innerYield(src *source, offset int) {
+	c.report(src.place(offset), "script.yield", innerYieldMessage, innerYieldHint)
+}
+
+const (
+	innerYieldMessage = "yield stands in a function inside the body"
+	innerYieldHint    = "loop with for (const x of list), or make it a function* and run it with yield*"
+)
 
 func plainSyntax(message string) string {
 	if message == "" {
@@ -429,7 +465,15 @@ var mutableClasses = map[string]bool{
 func (c *compilation) reportCompiler(src *source, err error) {
 	var syntax *goja.CompilerSyntaxError
 	if errors.As(err, &syntax) && syntax.File != nil {
-		c.report(src.place(syntax.Offset), "script.syntax", plainSyntax(syntax.Message), "")
+		if strings.HasPrefix(src.text.String()[min(syntax.Offset, src.text.Len()):], "yield") {
+			c.innerYield(src, syntax.Offset)
+			return
+		}
+		message := plainSyntax(syntax.Message)
+		if strings.HasPrefix(src.text.String()[min(syntax.Offset, src.text.Len()):], "/") {
+			message = "regular expression: " + message
+		}
+		c.report(src.place(syntax.Offset), "script.syntax", message, "")
 		return
 	}
 	c.report(src.place(src.parts[0].start), "script.syntax", err.Error(), "")

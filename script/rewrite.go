@@ -106,6 +106,10 @@ func (r *rewriter) reference(id *ast.Identifier) {
 
 func (r *rewriter) unknown(id *ast.Identifier) {
 	name := id.Name.String()
+	if name == "yield" {
+		r.refuse(id.Idx, "script.yield", innerYieldHint, innerYieldMessage)
+		return
+	}
 	if hint, ok := laterNames[name]; ok {
 		r.refuse(id.Idx, "script.not_supported", hint, "%s is not supported yet", name)
 		return

@@ -1,0 +1,183 @@
+package script
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+)
+
+func compileProblems(s Source) string {
+	_, err := Compile(s)
+	if err == nil {
+		return ""
+	}
+	var lines []string
+	for _, p := range err.(Problems) {
+		line := fmt.Sprintf("%s:%d:%d: %s: %s", p.File, p.Line, p.Column, p.Code, p.Message)
+		if p.Hint != "" {
+			line += " → " + p.Hint
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestProblemsOfBodies(t *testing.T) {
+	for name, c := range map[string]struct{ body, want string }{
+		"parenthesis":       {"const a = 1;\nif (a > 85)) yield Message({ value: a });", "f.yaml:11:12: script.syntax: unexpected token ) → remove the extra parenthesis, or open one"},
+		"first line":        {"if (é > 85)) x", "f.yaml:10:16: script.syntax: unexpected token ) → remove the extra parenthesis, or open one"},
+		"characters":        {"const a = 'é😀'; )", "f.yaml:10:21: script.syntax: unexpected token ) → remove the extra parenthesis, or open one"},
+		"unclosed":          {"if (true) {\n  yield", "f.yaml:11:8: script.syntax: the text ends where more is expected → close what is open: a bracket, a string or a comment"},
+		"closed twice":      {"yield Message({ value: 1 }) }", "f.yaml:10:33: script.syntax: this closes more than was opened → remove the extra }"},
+		"closed and opened": {"} async function* more() {", "f.yaml:10:7: script.syntax: unexpected token async"},
+		"two unknown": {"mgs.value; yield Mesage({ value: vras.a })", `f.yaml:10:5: script.unknown_name: nothing is called "mgs" here → did you mean "msg"?
+f.yaml:10:22: script.unknown_name: nothing is called "Mesage" here → did you mean "Message"?
+f.yaml:10:38: script.unknown_name: nothing is called "vras" here → did you mean "vars"?`},
+		"unknown built-in": {"Maht.max(1)", `f.yaml:10:5: script.unknown_name: nothing is called "Maht" here → did you mean "Math"?`},
+		"typeof is no use": {"yield Message({ value: typeof nothing })", ""},
+		"await":            {"const r = 1;\nconst x = await r;", "f.yaml:11:11: script.await_not_supported: await is not supported yet → write the body without it; a helper that yields is a function*"},
+		"for await":        {"for await (const x of []) ;", "f.yaml:10:9: script.await_not_supported: await is not supported yet → write the body without it"},
+		"async function":   {"async function f() {}", "f.yaml:10:5: script.await_not_supported: async is not supported yet → write the body without it; a helper that yields is a function*"},
+		"async arrow":      {"const f = async () => 1", "f.yaml:10:15: script.await_not_supported: async is not supported yet → write the body without it; a helper that yields is a function*"},
+		"Promise":          {"new Promise(() => 1)", "f.yaml:10:9: script.await_not_supported: Promise is not supported yet → write the body without it; a helper that yields is a function*"},
+		"import":           {"import x from 'y'", "f.yaml:10:5: script.import_not_supported: import is not supported yet → put shared code into functions"},
+		"export":           {"export function* transform() {}", "f.yaml:10:5: script.syntax: export stands only in a file of its own → a body is written without a function around it"},
+		"fetch":            {"fetch('http://x')", "f.yaml:10:5: script.not_supported: fetch is not supported yet"},
+		"json":             {"json.parse('1')", "f.yaml:10:5: script.not_supported: json is not supported yet → use JSON"},
+		"eval":             {"eval('1')", "f.yaml:10:5: script.unknown_name: eval is not there → write the code where it runs"},
+		"Function":         {"new Function('1')", "f.yaml:10:9: script.unknown_name: Function is not there → write the function where it is used"},
+		"setTimeout":       {"setTimeout(() => 1)", "f.yaml:10:5: script.unknown_name: setTimeout is not there → there are no timers in a body"},
+		"regexp property": {`/\p{L}/u.test('a'); /\\p{L}/u; /\p{L}/; new RegExp('\\p{L}', 'u')`, `f.yaml:10:5: script.regexp: \p{…} never matches here → write the characters as a class, such as [a-zà-ÿ]
+f.yaml:10:56: script.regexp: \p{…} never matches here → write the characters as a class, such as [a-zà-ÿ]`},
+		"bad regexp":     {"/(/.test('a')", "f.yaml:10:5: script.syntax: regular expression: unterminated group"},
+		"declared twice": {"const a = 1; let a = 2", "f.yaml:10:22: script.syntax: identifier 'a' has already been declared"},
+		"msg declared":   {"const msg = 1", "f.yaml:10:11: script.declared_twice: msg is already there → take another name"},
+		"assigned API": {"Message = 1; vars = 2; Math = 3; msg = {}; state = {}", `f.yaml:10:5: script.shared_assignment: Message cannot be assigned → declare a variable of your own with another name
+f.yaml:10:18: script.shared_assignment: vars cannot be assigned → declare a variable of your own with another name
+f.yaml:10:28: script.shared_assignment: the built-in Math cannot be assigned → declare a variable of your own with another name`},
+		"with":                                   {"with (msg) {}", "f.yaml:10:5: script.syntax: with is not allowed in strict mode → name the object in each place"},
+		"octal":                                  {"yield Message({ value: 010 })", "f.yaml:10:28: script.syntax: octal literals are not allowed in strict mode"},
+		"yield in an inner function":             {"[1].map(x => { yield x })", "f.yaml:10:20: script.yield: yield stands in a function inside the body → loop with for (const x of list), or make it a function* and run it with yield*"},
+		"yield of an array in an inner function": {"msg.value.forEach(x => yield [x])", "f.yaml:10:28: script.yield: yield stands in a function inside the body → loop with for (const x of list), or make it a function* and run it with yield*"},
+		"generated names":                        {"@yield(1)", "f.yaml:10:5: script.syntax: unexpected token ILLEGAL → a string or a regular expression may not be closed, or a character is not JavaScript"},
+		"message member": {"yield Message({ vlaue: 1 })", `f.yaml:10:11: script.message: a Message needs a value → value: null is a tombstone
+f.yaml:10:21: script.message: a Message has no "vlaue" → did you mean "value"?`},
+		"break outside": {"break", "f.yaml:10:5: script.syntax: illegal break statement"},
+		"sourcemap":     {"yield Message({ value: 1 })\n//# sourceMappingURL=/etc/passwd", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := compileProblems(Source{Body: stream.Text{File: "f.yaml", Line: 10, Column: 5, Indent: 0, Text: c.body}})
+			if got != c.want {
+				t.Errorf("%s\n got %s\nwant %s", c.body, got, c.want)
+			}
+		})
+	}
+}
+
+func TestProblemsOfFunctions(t *testing.T) {
+	for name, c := range map[string]struct{ functions, body, want string }{
+		"let":        {"let n = 0", ";", "f.yaml:101:1: script.shared_variable: let is shared by all calls here → declare it with const, or inside a function; what one call may keep for the next is its State"},
+		"var":        {"var n = 0", ";", "f.yaml:101:1: script.shared_variable: var is shared by all calls here → declare it with const, or inside a function; what one call may keep for the next is its State"},
+		"let inside": {"function f() { let n = 0; var m; return n }", "f()", ""},
+		"Map":        {"const m = new Map()", ";", "f.yaml:101:11: script.shared_variable: a Map is shared by all calls here and cannot be frozen → make it inside a function, or use an object or an array"},
+		"nested Set": {"const m = { a: [new Set([1])] }", ";", "f.yaml:101:17: script.shared_variable: a Set is shared by all calls here and cannot be frozen → make it inside a function, or use an object or an array"},
+		"used Set":   {"const m = [...new Set([1])]", ";", ""},
+		"g":          {"const r = /x/g", ";", "f.yaml:101:11: script.shared_variable: a regular expression with the flag g or y remembers where it stopped, and is shared by all calls here → write the expression where it is used"},
+		"no g":       {"const r = /x/i; const s = 'a-b'.replace(/-/g, '')", ";", ""},
+		"assigned": {"function f() {} const c = 1; class K {}", "f = 1; K = 2", `f.yaml:1:1: script.shared_assignment: f is shared by all calls and cannot be assigned → what one call may keep for the next is its State
+f.yaml:1:8: script.shared_assignment: K is shared by all calls and cannot be assigned → what one call may keep for the next is its State`},
+		"assigned by a function": {"function f() { f = 2 }", ";", "f.yaml:101:16: script.shared_assignment: f is shared by all calls and cannot be assigned → what one call may keep for the next is its State"},
+		"shadowed":               {"function f() {}", "const f = 1; { let f; f = 2 }", ""},
+		"return":                 {"return 1", ";", "f.yaml:101:1: script.functions: return stands outside of a function → functions only declare; a body may return"},
+		"msg":                    {"const f = () => msg.value", ";", `f.yaml:101:17: script.unknown_name: nothing is called "msg" here → only the body knows msg: give it to the function as an argument`},
+		"Message declared":       {"const Message = 1", ";", "f.yaml:101:7: script.declared_twice: Message is already there → take another name"},
+		"all at once":            {"const f = ;", "mgs", "f.yaml:101:11: script.syntax: unexpected token ;"},
+		"both wrong":             {"const f = ;", "if (", "f.yaml:1:5: script.syntax: the text ends where more is expected → close what is open: a bracket, a string or a comment\nf.yaml:101:11: script.syntax: unexpected token ;"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := compileProblems(Source{
+				Body:      stream.Text{File: "f.yaml", Line: 1, Column: 1, Text: c.body},
+				Functions: []stream.Text{{File: "f.yaml", Line: 101, Column: 1, Text: c.functions}},
+			})
+			if got != c.want {
+				t.Errorf("%s | %s\n got %s\nwant %s", c.functions, c.body, got, c.want)
+			}
+		})
+	}
+}
+
+func TestModules(t *testing.T) {
+	module := func(text string) Source {
+		return Source{Module: true, Body: stream.Text{File: "t.js", Line: 1, Column: 1, Text: text}}
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"plain":          {"const K = 2;\nexport function* transform(msg, state) {\n  yield Message({ value: twice(msg.value.a) });\n}\nexport function twice(x) { return K * x }\n", ""},
+		"async":          {"export async function* transform(msg) { yield Message({ value: msg.value.a * 2 }) }", ""},
+		"own names":      {"export function* transform({ value: { a } }, s) { yield Message({ value: a * 2 }) }", ""},
+		"exported const": {"export const K = 2\nexport function* transform(m) { const v = 'export x'; yield Message({ value: m.value.a * K }) }", ""},
+		"none":           {"function* other() {}", "t.js:1:1: script.module: the file exports no function* transform → write export function* transform(msg, state)"},
+		"no generator":   {"\nexport function transform() {}", "t.js:2:8: script.module: the file exports no function* transform → write export function* transform(msg, state)"},
+		"default":        {"export default function* transform() {}", "t.js:1:1: script.module: this form of export is not supported → write export function* transform(msg, state)"},
+		"import":         {"import { a } from './a.js'\nexport function* transform() {}", "t.js:1:1: script.import_not_supported: import is not supported yet → put shared code into functions"},
+		"await":          {"export async function* transform() {\n  await 1\n}", "t.js:2:3: script.await_not_supported: await is not supported yet → write the body without it; a helper that yields is a function*"},
+		"syntax":         {"export function* transform() {\n  )\n}", "t.js:2:3: script.syntax: unexpected token ) → remove the extra parenthesis, or open one"},
+		"let":            {"let n = 0\nexport function* transform() { n++ }", "t.js:1:1: script.shared_variable: let is shared by all calls here → declare it with const, or inside a function; what one call may keep for the next is its State\nt.js:2:32: script.shared_assignment: n is shared by all calls and cannot be assigned → what one call may keep for the next is its State"},
+		"unknown":        {"export function* transform(msg) { yield Message({ value: mgs.value }) }", `t.js:1:58: script.unknown_name: nothing is called "mgs" here → did you mean "msg"?`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := compileProblems(module(c.text))
+			if got != c.want {
+				t.Errorf("%s\n got %s\nwant %s", c.text, got, c.want)
+			}
+			if c.want != "" {
+				return
+			}
+			tr, err := mustCompile(t, module(c.text)).NewTransform(Env{Outputs: out})
+			if err != nil {
+				t.Fatal(err)
+			}
+			expect(t, runBatch(t, tr, storeMap{}, input{"k", `{"a":4}`}), "out k=8")
+		})
+	}
+}
+
+func TestModuleErrorsShowTheirPlace(t *testing.T) {
+	p := mustCompile(t, Source{Module: true, Body: stream.Text{File: "t.js", Line: 1, Column: 1, Text: "const f = x => x.y.z;\nexport function* transform(msg) {\n  f(msg)\n}"}})
+	tr, err := p.NewTransform(Env{Outputs: out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = tr.Run(t.Context(), newBatch(t, nil, input{"k", `{}`}))
+	expect(t, err.(*Error).Detail(), "TypeError: Cannot read property 'z' of undefined\n    at f (t.js:1:20)\n    at transform (t.js:3:4)")
+}
+
+func TestProgramsSayWhatTheyNeed(t *testing.T) {
+	p := mustCompile(t, Source{Body: bodyText("yield State({})")})
+	if p.YieldsMessage() || !p.NamesState() {
+		t.Error("a State only")
+	}
+	p = mustCompile(t, Source{Body: bodyText("yield* make()"), Functions: []stream.Text{bodyText("function* make() { yield Message({ value: 1 }) }")}})
+	if !p.YieldsMessage() || p.NamesState() {
+		t.Error("a Message only")
+	}
+}
+
+func FuzzCompile(f *testing.F) {
+	for _, s := range []string{"yield Message({value: {...msg.value, a: 1}})", "} {", "for await (x of y) {}", "`${", "/\\p{L}/u", "class A { static { yield } }", "import('x')", "a?.b`c`", "export default 1"} {
+		f.Add(s, false)
+		f.Add(s, true)
+	}
+	f.Fuzz(func(t *testing.T, body string, module bool) {
+		_, err := Compile(Source{Module: module, Body: stream.Text{File: "f", Line: 3, Column: 5, Indent: 4, Text: body}})
+		if err == nil {
+			return
+		}
+		for _, p := range err.(Problems) {
+			if p.Line < 3 || p.Column < 1 || p.Code == "" || p.Message == "" {
+				t.Errorf("%q: %+v", body, p)
+			}
+		}
+	})
+}
