@@ -173,12 +173,26 @@ type stage struct {
 	partitions      int32
 	topicIDs        map[string][16]byte
 	deleteRetention int64 // of the changelog, milliseconds
+	maxState        int   // the changelog's max.message.bytes
 
 	newWorker func(*task) (worker, error)
 	release   func()
 
 	group *group // set by run
 	gmu   sync.Mutex
+}
+
+// maxMessage is the largest batch of records that a topic takes, in bytes, as far as the stage knows.
+func (s *stage) maxMessage(topic string) int32 {
+	if topic == s.changelog && s.maxState > 0 {
+		return int32(min(s.maxState, maxBatch))
+	}
+	for _, out := range s.outputs {
+		if out.Name == topic && out.MaxMessage > 0 {
+			return int32(min(out.MaxMessage, maxBatch))
+		}
+	}
+	return defaultBatch
 }
 
 func (s *stage) close() {

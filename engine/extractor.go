@@ -218,6 +218,9 @@ func (w *polls) commit(ctx context.Context, key string, page *stream.Page) (wrot
 	tx.changes = tx.changes[:0]
 	if moved {
 		tx.changes = append(tx.changes, stream.Change{Key: key, Value: page.Cursor})
+		if err := t.g.s.fits(&tx.changes[0]); err != nil {
+			return false, &fatalError{fmt.Errorf("config %s: %w", shortKey(key), err)}
+		}
 	}
 	// The lease's offset is part of the transaction, so that the broker checks that we are still in the group.
 	tx.offsets = append(tx.offsets[:0], commitOffset{Offset: Offset{Topic: t.g.s.topics[0], Partition: t.partition, Offset: t.next}, epoch: -1})

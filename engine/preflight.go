@@ -205,6 +205,10 @@ func (s *stage) ensureChangelog(ctx context.Context, adm *kadm.Client, topics ka
 			if s.deleteRetention, err = strconv.ParseInt(c.MaybeValue(), 10, 64); err != nil {
 				return fmt.Errorf("changelog %s: delete.retention.ms: %w", s.changelog, err)
 			}
+		case "max.message.bytes":
+			if s.maxState, err = strconv.Atoi(c.MaybeValue()); err != nil {
+				return fmt.Errorf("changelog %s: max.message.bytes: %w", s.changelog, err)
+			}
 		}
 	}
 	return nil

@@ -79,12 +79,13 @@ type committed struct {
 	epoch int32
 }
 
-func newProducer(k *kafka, id string, group membership) (*producer, error) {
+func newProducer(k *kafka, id string, group membership, maxBytes func(topic string) int32) (*producer, error) {
 	opts := append(killOnEndSent(),
 		kgo.TransactionalID(id),
 		kgo.TransactionTimeout(transactionTimeout),
 		kgo.RecordPartitioner(newPartitioner()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.ProducerBatchMaxBytesFn(maxBytes),
 		kgo.ManualFlushing(),
 		kgo.MaxBufferedRecords(2*flushRecords),
 		kgo.ConcurrentTransactionsBackoff(5*time.Millisecond),

@@ -137,7 +137,7 @@ func (t *task) offsetsFetched(offsets []Offset) {
 func (t *task) fence(ctx context.Context) {
 	began := time.Now()
 	if t.producer == nil {
-		p, err := newProducer(t.g.s.engine.kafka, transactionalID(t.g.s.app, t.partition), t.g.membership())
+		p, err := newProducer(t.g.s.engine.kafka, transactionalID(t.g.s.app, t.partition), t.g.membership(), t.g.s.maxMessage)
 		if err != nil {
 			t.fenced = err
 			return

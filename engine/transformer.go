@@ -218,7 +218,11 @@ func (b *batches) exclude(ctx context.Context, refused *recordError) error {
 		c := &b.batch.Changes[refused.index-len(b.batch.Messages)]
 		from, topic = c.From, b.task.g.s.changelog
 	}
-	if err := b.failed(from, fmt.Errorf("the broker refused its record for topic %s: %w", topic, refused.err)); err != nil {
+	why := refused.err
+	if coded := (*codedError)(nil); !errors.As(why, &coded) {
+		why = fmt.Errorf("the broker refused its record for topic %s: %w", topic, why)
+	}
+	if err := b.failed(from, why); err != nil {
 		return err
 	}
 	b.rebuilt = append(b.rebuilt[:0], b.batch.Records[:from]...)
@@ -246,6 +250,11 @@ func (b *batches) commit(ctx context.Context, taken int) error {
 	if len(tx.messages)+len(tx.changes) == 0 {
 		return b.commitOffsets(ctx, tx, taken)
 	}
+	for i := range tx.changes {
+		if err := t.g.s.fits(&tx.changes[i]); err != nil {
+			return &recordError{index: len(tx.messages) + i, err: err}
+		}
+	}
 	began := time.Now()
 	info := transactionInfo(t.info, tx, taken)
 	ev := t.events()
@@ -272,6 +281,23 @@ func (b *batches) commit(ctx context.Context, taken int) error {
 	at("after-apply")
 	ev.StateApplied(info)
 	return nil
+}
+
+// batchOverhead is what a record batch of one record takes beside key and value, in bytes: its header, and the record's own.
+const batchOverhead = 61 + 20
+
+// fits tells whether the changelog takes a state, and warns when half of what it takes is reached (S5).
+func (s *stage) fits(c *stream.Change) error {
+	size := len(c.Key) + len(c.Value) + batchOverhead
+	if s.maxState <= 0 || 2*size < s.maxState {
+		return nil
+	}
+	if size <= s.maxState {
+		s.warn("state.large", fmt.Sprintf("the state of key %s has %d bytes, and changelog %s takes %d", shortKey(c.Key), len(c.Value), s.changelog, s.maxState))
+		return nil
+	}
+	return &codedError{code: "state.too_large", text: fmt.Sprintf("the state of key %s has %d bytes, and changelog %s takes %d; keep less per key, or raise max.message.bytes of the changelog",
+		shortKey(c.Key), len(c.Value), s.changelog, s.maxState)}
 }
 
 // changes are a transaction's state changes as the store takes them.
