@@ -296,8 +296,8 @@ func (s *stage) fits(c *stream.Change) error {
 		s.warn("state.large", fmt.Sprintf("the state of key %s has %d bytes, and changelog %s takes %d", shortKey(c.Key), len(c.Value), s.changelog, s.maxState))
 		return nil
 	}
-	return &codedError{code: "state.too_large", text: fmt.Sprintf("the state of key %s has %d bytes, and changelog %s takes %d; keep less per key, or raise max.message.bytes of the changelog",
-		shortKey(c.Key), len(c.Value), s.changelog, s.maxState)}
+	return &codedError{code: "state.too_large", text: fmt.Sprintf("the state of key %s makes a record of %d bytes, and changelog %s takes %d; keep less per key, or raise max.message.bytes of the changelog",
+		shortKey(c.Key), size, s.changelog, s.maxState)}
 }
 
 // changes are a transaction's state changes as the store takes them.
