@@ -31,6 +31,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // Config says how the broker is started. The zero value is usable.
@@ -78,6 +80,7 @@ func Start(config Config) (*Cluster, error) {
 		kfake.NumBrokers(1),
 		kfake.Ports(config.Port),
 		kfake.ClusterID("flechtwerk-dev"),
+		kfake.MaxVersions(versions()),
 		kfake.GroupMinSessionTimeout(500*time.Millisecond),
 		kfake.WithLogger(logger{config.Log}),
 		kfake.BrokerConfigs(map[string]string{
@@ -116,14 +119,25 @@ func (c *Cluster) Close() {
 	})
 }
 
+// versions is what the broker says it speaks. From version 5 on kfake answers CreateTopics with configs that have no source,
+// or with none at all as null, and Java's admin client breaks on both; version 4 has none in the answer.
+func versions() *kversion.Versions {
+	v := kversion.Stable()
+	v.SetMaxKeyVersion(kmsg.CreateTopics.Int16(), 4)
+	return v
+}
+
 // logger hands kfake's warnings and errors on; the rest is of no use to somebody who runs a pipeline.
 type logger struct{ log *slog.Logger }
 
 func (l logger) Logf(level kfake.LogLevel, format string, args ...any) {
+	to := slog.LevelError
 	switch level {
 	case kfake.LogLevelError:
-		l.log.Error("embedded kafka: " + fmt.Sprintf(format, args...))
 	case kfake.LogLevelWarn:
-		l.log.Warn("embedded kafka: " + fmt.Sprintf(format, args...))
+		to = slog.LevelWarn
+	default:
+		return
 	}
+	l.log.Log(context.Background(), to, "embedded kafka", "says", fmt.Sprintf(format, args...))
 }

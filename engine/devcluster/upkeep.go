@@ -134,7 +134,7 @@ func (c *Cluster) look(id partitionID) (next int64) {
 	}
 	live, err := c.rewrite(id, info.LogStartOffset, info.HighWatermark)
 	if err != nil {
-		c.config.Log.Error("embedded kafka: compact "+id.topic, "partition", id.partition, "err", err)
+		c.config.Log.Error("embedded kafka does not compact", "topic", id.topic, "partition", id.partition, "err", err)
 		return c.config.CompactBytes
 	}
 	return max(live, c.config.CompactBytes-live)
@@ -142,7 +142,7 @@ func (c *Cluster) look(id partitionID) (next int64) {
 
 func (c *Cluster) cut(id partitionID, before int64) {
 	if err := c.kfake.DeleteRecords(id.topic, id.partition, before); err != nil {
-		c.config.Log.Error("embedded kafka: delete old records of "+id.topic, "partition", id.partition, "err", err)
+		c.config.Log.Error("embedded kafka does not delete old records", "topic", id.topic, "partition", id.partition, "err", err)
 	}
 }
 

@@ -201,7 +201,7 @@ func (f *Fake) Hold(w Which) (fault *Fault, release func()) {
 // Delay holds matching requests back for d.
 func (f *Fake) Delay(d time.Duration, w Which) *Fault {
 	return f.control("delay", w, func(kmsg.Request) (kmsg.Response, error, bool) {
-		f.Cluster.SleepControl(func() { time.Sleep(d) })
+		f.Cluster.SleepControl(func() { <-time.After(d) })
 		return nil, nil, false
 	})
 }

@@ -31,15 +31,22 @@ func TestCPUIsTheProcesss(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = p.cmd.Process.Kill(); _ = p.cmd.Wait() })
 	}
+	cpu := func(p *process) time.Duration {
+		used, err := p.cpu()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return used
+	}
 	limit := time.After(30 * time.Second)
-	for busy.cpu() < 100*time.Millisecond {
+	for cpu(busy) < 100*time.Millisecond {
 		select {
 		case <-limit:
-			t.Fatalf("a busy process used %v", busy.cpu())
+			t.Fatalf("a busy process used %v", cpu(busy))
 		case <-time.After(time.Millisecond):
 		}
 	}
-	if used := idle.cpu(); used == 0 || used > 50*time.Millisecond {
+	if used := cpu(idle); used == 0 || used > 50*time.Millisecond {
 		t.Errorf("an idle process used %v", used)
 	}
 	if rss := idle.peakRSS(); rss < 0.1 || rss > 100 {

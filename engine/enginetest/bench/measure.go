@@ -18,7 +18,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -119,7 +118,11 @@ func (b *bench) measure(ctx context.Context, program string) (figure, error) {
 		return figure{}, err
 	}
 	defer p.kill()
-	cpu, began := p.cpu(), time.Now()
+	cpu, err := p.cpu()
+	if err != nil {
+		return figure{}, err
+	}
+	began := time.Now()
 	before, err := mallocs()
 	if err != nil {
 		return figure{}, err
@@ -127,7 +130,12 @@ func (b *bench) measure(ctx context.Context, program string) (figure, error) {
 	if err := b.awaitEnd(ctx, p, app); err != nil {
 		return figure{}, err
 	}
-	took, used, rss := time.Since(began), p.cpu()-cpu, p.peakRSS()
+	took, rss := time.Since(began), p.peakRSS()
+	used, err := p.cpu()
+	if err != nil {
+		return figure{}, err
+	}
+	used -= cpu
 	after, err := mallocs()
 	if err != nil {
 		return figure{}, err
@@ -342,16 +350,27 @@ func (p *process) log() string {
 	return string(text[max(0, len(text)-3000):])
 }
 
-// cpu is the user and system time that the process has used. The id of a process's CPU clock is made of its process id, as
-// clock_getcpuclockid(3) does it on Linux; unlike /proc it counts nanoseconds.
-func (p *process) cpu() time.Duration {
-	const cpuClock = 2
-	var ts syscall.Timespec
-	_, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, uintptr(^p.cmd.Process.Pid<<3|cpuClock), uintptr(unsafe.Pointer(&ts)), 0)
-	if errno != 0 {
-		return 0
+// cpu is the time that the threads of the process have run, in user and system mode. It comes from the scheduler, in
+// nanoseconds; the process's own times are in hundredths of a second. Threads of a Go program do not end before it.
+func (p *process) cpu() (time.Duration, error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))
+	if err != nil || len(threads) == 0 {
+		return 0, fmt.Errorf("read the CPU time of process %d: no schedstat in /proc", p.cmd.Process.Pid)
 	}
-	return time.Duration(ts.Nano())
+	var sum time.Duration
+	for _, file := range threads {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return 0, fmt.Errorf("read the CPU time: %w", err)
+		}
+		ran, _, _ := strings.Cut(string(text), " ")
+		ns, err := strconv.ParseInt(ran, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read the CPU time from %s: %w", file, err)
+		}
+		sum += time.Duration(ns)
+	}
+	return sum, nil
 }
 
 // peakRSS is the most memory that the process ever had, in MB of a million bytes.

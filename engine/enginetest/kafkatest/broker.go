@@ -225,7 +225,7 @@ func (b *Broker) boot(ctx context.Context) error {
 	case err = <-ready:
 	case <-k.gone:
 		cancel()
-		<-ready
+		_ = <-ready
 		err = errors.New("the JVM ended")
 	}
 	if err == nil {
@@ -346,10 +346,10 @@ func keep(dir, log string, command ...string) (*keeper, error) {
 		return nil, fmt.Errorf("start the broker's JVM: %w", err)
 	}
 	go func() {
-		lines.ReadString('\n')
+		_, _ = lines.ReadString('\n')
 		close(k.gone)
-		io.Copy(io.Discard, lines)
-		cmd.Wait()
+		_, _ = io.Copy(io.Discard, lines)
+		_ = cmd.Wait()
 		close(k.ended)
 	}()
 	return k, nil
@@ -370,7 +370,7 @@ func (k *keeper) kill() error {
 
 // dismiss ends the JVM, if it still runs, and the keeper; the folder stays.
 func (k *keeper) dismiss() {
-	io.WriteString(k.stdin, "stay\n")
+	_, _ = io.WriteString(k.stdin, "stay\n")
 	k.stdin.Close()
 	<-k.ended
 }

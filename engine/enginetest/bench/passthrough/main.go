@@ -110,7 +110,8 @@ func (c *copier) run(ctx context.Context) error {
 	}
 	for _, t := range c.tasks {
 		c.wg.Go(func() {
-			if err := t.run(ctx); err != nil {
+			// What fails after the end was asked for is left to the broker's abort.
+			if err := t.run(ctx); err != nil && ctx.Err() == nil {
 				c.fail(err)
 			}
 		})
@@ -227,9 +228,6 @@ func (t *task) run(ctx context.Context) error {
 		began = time.Now()
 		t.take()
 		if err := t.commit(ctx, promise); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
 			return err
 		}
 		ended = time.Now()
