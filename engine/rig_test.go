@@ -58,7 +58,7 @@ func newRigOn(t *testing.T, config enginetest.FakeConfig) *rig {
 
 // opts are what a client of the test's own needs to reach the cluster.
 func (r *rig) opts() []kgo.Opt {
-	return []kgo.Opt{kgo.SeedBrokers(r.kafk.Brokers...), kgo.Dialer(r.kafk.Dial)}
+	return []kgo.Opt{kgo.SeedBrokers(r.kafk.Brokers...), kgo.Dialer(r.kafk.Dial), kgo.MetadataMinAge(20 * time.Millisecond)}
 }
 
 // client is a client of the test's own; it ends with the test.
