@@ -41,6 +41,9 @@ func (e *Engine) preflight(ctx context.Context) error {
 			wrong = append(wrong, err)
 		}
 	}
+	if err := verifyTopics(ctx, adm, e.pipelines); err != nil {
+		wrong = append(wrong, err)
+	}
 	if len(wrong) > 0 {
 		return fmt.Errorf("%w:\n%w", ErrSurroundings, errors.Join(wrong...))
 	}

@@ -382,6 +382,32 @@ func differences(t *pipeline.Topic, have int, config map[string]string) []string
 	return out
 }
 
+// verifyTopics answers how declared topics that exist have other settings than their declarations list. Partitions are
+// another matter: they are looked at stage by stage.
+func verifyTopics(ctx context.Context, adm *kadm.Client, pipelines []*pipeline.Pipeline) error {
+	topics := topicsOf(pipelines)
+	have, err := partitionCounts(ctx, adm, topics)
+	if err != nil {
+		return err
+	}
+	config, err := topicConfigs(ctx, adm, topics, have)
+	if err != nil {
+		return err
+	}
+	var wrong []error
+	for _, t := range topics {
+		if have[t.Name] == 0 {
+			continue
+		}
+		settings := *t
+		settings.Partitions = 0
+		for _, line := range differences(&settings, have[t.Name], config[t.Name]) {
+			wrong = append(wrong, fmt.Errorf("topic %s: %s; change the topic with Kafka's own tools, or what %s declares", t.Name, line, t.Place.File))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
 // sameSetting compares two values of a broker's setting; in a list the order says nothing.
 func sameSetting(a, b string) bool {
 	if a == b {

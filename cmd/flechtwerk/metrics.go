@@ -196,6 +196,8 @@ func (m *Metrics) Watch(e *engine.Engine) {
 		engine: e,
 		tasks: prometheus.NewDesc("flechtwerk_tasks", "Tasks of this process by phase.",
 			[]string{"pipeline", "stage", "phase"}, nil),
+		disk:   prometheus.NewDesc("flechtwerk_state_store_bytes", "Bytes of the local state store on disk.", nil, nil),
+		memory: prometheus.NewDesc("flechtwerk_state_store_memory_bytes", "Bytes of memory that the local state store holds for its cache and write buffers.", nil, nil),
 	})
 }
 
@@ -203,13 +205,20 @@ func (m *Metrics) Watch(e *engine.Engine) {
 var phases = []string{"fencing", "restoring", "running", "restarting", "stopping"}
 
 type engineCollector struct {
-	engine *engine.Engine
-	tasks  *prometheus.Desc
+	engine              *engine.Engine
+	tasks, disk, memory *prometheus.Desc
 }
 
-func (c *engineCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.tasks }
+func (c *engineCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.tasks
+	ch <- c.disk
+	ch <- c.memory
+}
 
 func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
+	store := c.engine.StoreMetrics()
+	ch <- prometheus.MustNewConstMetric(c.disk, prometheus.GaugeValue, float64(store.DiskBytes))
+	ch <- prometheus.MustNewConstMetric(c.memory, prometheus.GaugeValue, float64(store.MemoryBytes))
 	for _, s := range c.engine.Status().Stages {
 		count := map[string]int{}
 		for _, t := range s.Tasks {

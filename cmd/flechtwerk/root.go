@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/flechtwerk/flechtwerk/engine"
+	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 )
 
 // Exit statuses. A second signal ends with 128 plus its number.
@@ -40,7 +41,8 @@ type program struct {
 		set                                  []string
 		json, quiet, noColor                 bool
 	}
-	json *slog.Logger // set once a verb logs JSON: then the last error is a line of it
+	json *slog.Logger  // set once a verb logs JSON: then the last error is a line of it
+	set  *pipeline.Set // what was loaded, for the lines that errors show
 }
 
 // start runs the command line and answers the exit status. The first signal ends ctx.
@@ -52,10 +54,8 @@ func (p *program) start(ctx context.Context, args []string) int {
 	var silent shown
 	switch {
 	case err == nil || errors.As(err, &silent):
-	case p.json != nil:
-		p.json.Error("run ended", "error", err, "exit_status", status)
 	default:
-		fmt.Fprintf(p.stderr, "%s %s\n", p.paint(p.stderr, red, "flechtwerk:"), message(err))
+		p.showFailure(err)
 		if errors.Is(err, errUsage) {
 			fmt.Fprintf(p.stderr, "\n%s\nMore with: %s --help\n", strings.TrimSpace("Usage: "+cmd.UseLine()), cmd.CommandPath())
 		}

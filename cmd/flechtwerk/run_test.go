@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -149,6 +150,26 @@ func TestRunDev(t *testing.T) {
 		t.Errorf("%d %+v", resp.StatusCode, ready)
 	}
 
+	resp, err = http.Get("http://" + address[1] + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sample := range []string{
+		`flechtwerk_tasks{phase="running",pipeline="shop",stage="double"} 2`,
+		`flechtwerk_tasks{phase="restoring",pipeline="shop",stage="double"} 0`,
+		`flechtwerk_records_out_total{pipeline="shop",stage="double",topic="doubled"} 3`,
+		`flechtwerk_state_store_bytes`, `flechtwerk_state_store_memory_bytes`,
+	} {
+		if !strings.Contains(string(text), "\n"+sample) {
+			t.Errorf("/metrics has no %s", sample)
+		}
+	}
+
 	// V2: no line of the log holds a payload, whatever the level.
 	if strings.Contains(log, `"n"`) || strings.Contains(log, `\"n\"`) {
 		t.Errorf("a payload is in the log:\n%s", log)
@@ -215,20 +236,57 @@ func TestD2TopicsApplyThenRun(t *testing.T) {
 	if got.status != exitSurroundings || !strings.Contains(got.stdout, "~ differs  doubled\n             partitions: 3 wanted, 2 there") {
 		t.Errorf("apply of a change: %+v", got)
 	}
+
+	// run verifies the listed settings of declared topics.
+	write(t, dir, "changed.yaml", strings.Replace(runPipeline, "doubled: { partitions: 2 }", "doubled: { config: { cleanup.policy: compact } }", 1))
+	got = flechtwerk(t, nil, with("run", changed)...)
+	if got.status != exitSurroundings || !strings.Contains(got.stderr, "topic doubled: cleanup.policy: compact wanted, delete there") {
+		t.Errorf("run with a changed topic: %+v", got)
+	}
 }
 
-// A body that throws ends the run with 1; the message names the place in the file and not the payload (V2).
+// A body that throws ends the run with 1; the message shows the place in the file, the causes and the stack, and not the
+// payload (V2).
 func TestV1FailEndsWithOne(t *testing.T) {
-	for _, format := range []string{"logfmt", "json"} {
-		file := write(t, t.TempDir(), "shop.yaml", strings.Replace(runPipeline, "      yield Message", "      if (msg.key === 'b') throw new Error('not b');\n      yield Message", 1))
-		got := flechtwerk(t, nil, "run", file, "--dev", "-s", "http.listen=off", "--log-format", format)
-		if got.status != exitFailed || !strings.Contains(got.stderr, file+":18:") || !strings.Contains(got.stderr, "not b") || strings.Contains(got.stderr, `"n"`) {
-			t.Errorf("%s: %+v", format, got)
-		}
-		last := got.stderr[strings.LastIndex(strings.TrimSpace(got.stderr), "\n")+1:]
-		if format == "json" && !json.Valid([]byte(last)) {
-			t.Errorf("the last line is no JSON: %s", last)
-		}
+	dir := t.TempDir()
+	t.Chdir(dir)
+	write(t, dir, "shop.yaml", strings.Replace(runPipeline, "      yield Message", "      if (msg.key === 'b') check();\n      yield Message", 1)+`
+functions: |
+  function check() { throw new Error('not b', { cause: new TypeError('deep') }); }
+`)
+	got := flechtwerk(t, nil, "run", "shop.yaml", "--dev", "-s", "http.listen=off")
+	end := got.stderr[strings.Index(got.stderr, "flechtwerk: "):]
+	lines := strings.SplitAfter(end, "\n")
+	want := `
+shop.yaml:22:28: error script.error: Error: not b
+     22 |   function check() { throw new Error('not b', { cause: new TypeError('deep') }); }
+        |                            ^
+     at check (shop.yaml:22:28)
+     at shop.yaml:18:33
+     caused by TypeError: deep (shop.yaml:22:56)
+`
+	if diff := cmp.Diff(want, strings.Join(lines[1:], "")); diff != "" {
+		t.Error(diff)
+	}
+	if got.status != exitFailed || !strings.HasPrefix(lines[0], `flechtwerk: shop/double/`) || !strings.Contains(lines[0], `key "b": Error: not b`) {
+		t.Errorf("%d %s", got.status, lines[0])
+	}
+	if strings.Contains(got.stderr, `"n"`) {
+		t.Errorf("a payload is shown: %s", got.stderr)
+	}
+
+	got = flechtwerk(t, nil, "run", "shop.yaml", "--dev", "-s", "http.listen=off", "--log-format", "json")
+	text := strings.TrimSpace(got.stderr)
+	var last struct {
+		Msg, Code     string
+		Exit_status   int
+		Stack, Causes []string
+	}
+	if err := json.Unmarshal([]byte(text[strings.LastIndex(text, "\n")+1:]), &last); err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	if last.Msg != "run ended" || last.Code != "script.error" || last.Exit_status != exitFailed || len(last.Stack) != 2 || len(last.Causes) != 1 {
+		t.Errorf("got %+v", last)
 	}
 }
 

@@ -40,6 +40,7 @@ func (p *program) load(paths []string, noEnv bool, w io.Writer, say saying) (*pi
 		return nil, nil, err
 	}
 	set, problems := pipeline.Load(paths, pipeline.Options{NoEnv: noEnv, LookupEnv: lookup(environ)})
+	p.set = set
 	compiled, more := compile(set)
 	problems = append(problems, more...)
 	problems = append(problems, set.CheckScripts(compiled.facts)...)

@@ -32,6 +32,16 @@ func (p *Printer) Print(w io.Writer, problems Problems, files int) error {
 	return nil
 }
 
+// Problem writes one problem, without a sum.
+func (p *Printer) Problem(w io.Writer, problem Problem) error {
+	var b strings.Builder
+	p.one(&b, &problem)
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("print problem: %w", err)
+	}
+	return nil
+}
+
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
