@@ -84,11 +84,57 @@ type run struct {
 	page  stream.Page
 	// cursor is the committed state.
 	cursor []byte
-	timer  *time.Timer
-	// over is the sentinel once the poll is to end.
+	// over is the sentinel once the poll is to end, and err why.
 	over *goja.Object
 	err  error
+	stop interrupter
+	// pause stops the clock of the timeout; resume sets it anew.
+	pause func()
 }
+
+// interrupter interrupts a VM after a while, unless it is told in time not to: what fires late must not hit the next poll.
+type interrupter struct {
+	vm *vm
+
+	mu    sync.Mutex
+	armed map[*time.Timer]bool
+	done  bool
+}
+
+func (i *interrupter) after(d time.Duration, reason *refusal) (cancel func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var timer *time.Timer
+	timer = time.AfterFunc(d, func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		if i.armed[timer] && !i.done {
+			i.vm.rt.Interrupt(reason)
+		}
+	})
+	if i.armed == nil {
+		i.armed = map[*time.Timer]bool{}
+	}
+	i.armed[timer] = true
+	return func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		timer.Stop()
+		delete(i.armed, timer)
+	}
+}
+
+func (i *interrupter) end() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.done = true
+	for timer := range i.armed {
+		timer.Stop()
+	}
+}
+
+// defaultGrace is how long a cancelled poll may take to end.
+const defaultGrace = time.Second
 
 func (r *run) run() (err error, reusable bool) {
 	v := r.vm
@@ -99,8 +145,7 @@ func (r *run) run() (err error, reusable bool) {
 	v.defaultKey = func(topic *stream.Topic) []byte {
 		return v.convertKey([]byte(r.poll.Config.Key), stream.String, topic.Key)
 	}
-	r.cursor = r.poll.Cursor
-	if len(r.cursor) == 0 {
+	if r.cursor = r.poll.Cursor; len(r.cursor) == 0 {
 		r.cursor = nil
 	}
 	state := v.initial
@@ -111,48 +156,44 @@ func (r *run) run() (err error, reusable bool) {
 	if err != nil {
 		return err, true
 	}
-	stop := context.AfterFunc(r.ctx, func() {
-		grace := r.vm.env.Grace
+	r.stop.vm = v
+	stopCtx := context.AfterFunc(r.ctx, func() {
+		grace := v.env.Grace
 		if grace == 0 {
-			grace = time.Second
+			grace = defaultGrace
 		}
-		time.AfterFunc(grace, func() {
-			v.rt.Interrupt(&refusal{code: CodeTimeout, message: "the stage is stopping", err: context.Cause(r.ctx)})
-		})
+		r.stop.after(grace, &refusal{code: CodeTimeout, message: "the stage is stopping", err: context.Cause(r.ctx)})
 	})
-	defer stop()
+	defer stopCtx()
 	r.resume()
-	failed := v.run(func() error {
-		body, _ := goja.AssertFunction(v.handler)
-		_, err := body(goja.Undefined(), config, v.values.decode(trim(state)))
-		return err
-	})
+	body, _ := goja.AssertFunction(v.handler)
+	_, thrown := body(goja.Undefined(), config, v.values.decode(trim(state)))
+	var failed *Error
+	if thrown != nil {
+		failed = v.failure(thrown)
+	}
 	r.pause()
+	r.stop.end()
 	v.rt.ClearInterrupt()
+	_, interrupted := thrown.(*goja.InterruptedError)
+	reusable = !interrupted && (failed == nil || failed.code != CodeStack)
 	switch {
 	case r.err != nil:
-		return r.err, failed == nil || failed.code != CodeTimeout && failed.code != CodeStack
-	case failed != nil && context.Cause(r.ctx) != nil && failed.code == CodeTimeout:
+		return r.err, reusable
+	case failed != nil && interrupted && context.Cause(r.ctx) != nil:
 		return context.Cause(r.ctx), false
 	case failed != nil:
-		return failed, failed.code != CodeTimeout && failed.code != CodeStack
-	}
-	if len(r.page.Messages) > 0 {
+		return failed, reusable
+	case len(r.page.Messages) > 0:
 		return r.commit(), true
 	}
 	return nil, true
 }
 
 func (r *run) resume() {
+	r.pause = func() {}
 	if t := r.vm.env.Timeout; t > 0 {
-		v := r.vm
-		r.timer = time.AfterFunc(t, func() { v.rt.Interrupt(v.overtime()) })
-	}
-}
-
-func (r *run) pause() {
-	if r.timer != nil {
-		r.timer.Stop()
+		r.pause = r.stop.after(t, r.vm.overtime())
 	}
 }
 
