@@ -43,6 +43,7 @@ type Fake struct {
 	Cluster *kfake.Cluster
 
 	virtual *kfake.VirtualNetwork // nil on the loopback interface
+	closed  chan struct{}         // closed at the end of the test: lets go what faults hold
 
 	mu          sync.Mutex
 	connections map[net.Conn]struct{}
@@ -51,7 +52,7 @@ type Fake struct {
 // NewFake starts a broker that ends with the test.
 func NewFake(t testing.TB, config FakeConfig) *Fake {
 	t.Helper()
-	f := &Fake{connections: map[net.Conn]struct{}{}}
+	f := &Fake{closed: make(chan struct{}), connections: map[net.Conn]struct{}{}}
 	listen := net.Listen
 	opts := []kfake.Opt{
 		kfake.NumBrokers(max(1, config.Brokers)),
@@ -85,7 +86,10 @@ func NewFake(t testing.TB, config FakeConfig) *Fake {
 		t.Fatalf("start a fake Kafka: %v", err)
 	}
 	f.Cluster = cluster
-	t.Cleanup(cluster.Close)
+	t.Cleanup(func() {
+		close(f.closed)
+		cluster.Close()
+	})
 	return f
 }
 

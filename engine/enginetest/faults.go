@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -115,14 +116,24 @@ func (f *Fake) LoseRequest(w Which) *Fault {
 // held back.
 func (f *Fake) LoseAnswer(t testing.TB, w Which) *Fault {
 	t.Helper()
-	var ours kmsg.Request // set while the second one is on its way; the broker runs one control function at a time
+	var mu sync.Mutex
+	var ours []kmsg.Request // on their way
 	inner := w.When
-	w.When = func(req kmsg.Request) bool { return !same(req, ours) && (inner == nil || inner(req)) }
+	w.When = func(req kmsg.Request) bool {
+		mu.Lock()
+		again := slices.ContainsFunc(ours, func(o kmsg.Request) bool { return same(o, req) })
+		mu.Unlock()
+		return !again && (inner == nil || inner(req))
+	}
 	return f.control("lose answer", w, func(req kmsg.Request) (kmsg.Response, error, bool) {
-		ours = req
+		mu.Lock()
+		ours = append(ours, req)
+		mu.Unlock()
 		var err error
 		f.Cluster.SleepControl(func() { err = f.again(req) })
-		ours = nil
+		mu.Lock()
+		ours = slices.DeleteFunc(ours, func(o kmsg.Request) bool { return o == req })
+		mu.Unlock()
 		if err != nil {
 			t.Errorf("fault \"lose answer\": the broker did not take the request: %v", err)
 		}
@@ -153,7 +164,7 @@ func (f *Fake) again(req kmsg.Request) error {
 
 // same says whether two requests carry the same bytes.
 func same(a, b kmsg.Request) bool {
-	return b != nil && a.Key() == b.Key() && a.GetVersion() == b.GetVersion() && string(a.AppendTo(nil)) == string(b.AppendTo(nil))
+	return a.Key() == b.Key() && a.GetVersion() == b.GetVersion() && string(a.AppendTo(nil)) == string(b.AppendTo(nil))
 }
 
 // FailProduce answers a partition's part of matching produce requests with err, such as kerr.MessageTooLarge or
@@ -192,7 +203,12 @@ func (f *Fake) fail(name string, err *kerr.Error, k kfake.Fault, w Which) *Fault
 func (f *Fake) Hold(w Which) (fault *Fault, release func()) {
 	gate := make(chan struct{})
 	fault = f.control("hold", w, func(kmsg.Request) (kmsg.Response, error, bool) {
-		f.Cluster.SleepControl(func() { <-gate })
+		f.Cluster.SleepControl(func() {
+			select {
+			case <-gate:
+			case <-f.closed:
+			}
+		})
 		return nil, nil, false
 	})
 	return fault, sync.OnceFunc(func() { close(gate) })
@@ -201,7 +217,12 @@ func (f *Fake) Hold(w Which) (fault *Fault, release func()) {
 // Delay holds matching requests back for d.
 func (f *Fake) Delay(d time.Duration, w Which) *Fault {
 	return f.control("delay", w, func(kmsg.Request) (kmsg.Response, error, bool) {
-		f.Cluster.SleepControl(func() { <-time.After(d) })
+		f.Cluster.SleepControl(func() {
+			select {
+			case <-time.After(d):
+			case <-f.closed:
+			}
+		})
 		return nil, nil, false
 	})
 }

@@ -180,6 +180,18 @@ func TestFaultHoldsUntilReleased(t *testing.T) {
 	}
 }
 
+// A test may end while a fault still holds a request; nothing waits for it then.
+func TestFaultThatHoldsEndsWithTheTest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := NewFake(t, FakeConfig{Network: Virtual})
+		f.CreateTopic(t, "out", 1)
+		p := connect(t, f, kgo.DefaultProduceTopic("out"))
+		fault, _ := f.Hold(Which{Key: kmsg.Produce, Topic: "out"})
+		p.Produce(t.Context(), kgo.StringRecord("held"), nil)
+		fault.Wait(t, 1)
+	})
+}
+
 func TestFaultDelaysOnTheFakeClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFake(t, FakeConfig{Network: Virtual})

@@ -31,6 +31,9 @@ func TestJavaClientsJoinTheEmbeddedBroker(t *testing.T) {
 	var log strings.Builder
 	java.Stderr = &log
 	out, err := java.Output()
+	if strings.Contains(log.String(), "jdk.compiler") {
+		t.Skip("this Java has no compiler, so it runs no source file")
+	}
 	if err != nil {
 		t.Fatalf("%v\n%s\n%s", err, out, log.String())
 	}
