@@ -12,42 +12,40 @@ import (
 // what JSON demands is escaped; integers keep their digits and other numbers are printed as JavaScript does.
 func Canonical(dst, data []byte) []byte {
 	c := checker{data: data}
-	c.space()
-	return c.canonical(dst)
+	dst, _ = c.canonical(dst, space(data, 0))
+	return dst
 }
 
-// canonical appends the value at c.pos and goes behind it.
-func (c *checker) canonical(dst []byte) []byte {
-	start := c.pos
-	switch c.data[start] {
+// canonical appends the value at i and answers the place behind it.
+func (c *checker) canonical(dst []byte, i int) ([]byte, int) {
+	d := c.data
+	switch d[i] {
 	case '{':
-		return c.canonicalObject(dst)
+		return c.canonicalObject(dst, i)
 	case '[':
 		dst = append(dst, '[')
-		c.pos++
+		i++
 		for first := true; ; first = false {
-			c.space()
-			if c.data[c.pos] == ']' {
-				c.pos++
-				return append(dst, ']')
+			i = space(d, i)
+			if d[i] == ']' {
+				return append(dst, ']'), i + 1
 			}
 			if !first {
-				c.pos++ // the comma
-				c.space()
+				i = space(d, i+1) // behind the comma
 				dst = append(dst, ',')
 			}
-			dst = c.canonical(dst)
+			dst, i = c.canonical(dst, i)
 		}
 	case '"':
-		c.str()
-		text, _ := Text(c.data[start:c.pos])
-		return AppendString(dst, text)
+		end, _ := c.str(i)
+		text, _ := Text(d[i:end])
+		return AppendString(dst, text), end
 	case 't', 'f', 'n':
-		c.value(0)
-		return append(dst, c.data[start:c.pos]...)
+		end := c.value(i, 0)
+		return append(dst, d[i:end]...), end
 	}
-	c.number()
-	return appendCanonicalNumber(dst, c.data[start:c.pos])
+	end := c.number(i)
+	return appendCanonicalNumber(dst, d[i:end]), end
 }
 
 func appendCanonicalNumber(dst, raw []byte) []byte {
@@ -64,46 +62,42 @@ func appendCanonicalNumber(dst, raw []byte) []byte {
 	return AppendFloat(dst, f)
 }
 
-func (c *checker) canonicalObject(dst []byte) []byte {
+func (c *checker) canonicalObject(dst []byte, i int) ([]byte, int) {
 	type member struct {
 		name  string
 		start int
 	}
+	d := c.data
 	var room [16]member
 	members := room[:0]
-	c.pos++
+	i++
 	for first := true; ; first = false {
-		c.space()
-		if c.data[c.pos] == '}' {
-			c.pos++
+		i = space(d, i)
+		if d[i] == '}' {
+			i++
 			break
 		}
 		if !first {
-			c.pos++ // the comma
-			c.space()
+			i = space(d, i+1) // behind the comma
 		}
-		start := c.pos
-		c.str()
-		name, _ := Text(c.data[start:c.pos])
-		c.colon()
-		members = append(members, member{name, c.pos})
-		c.value(0)
+		end, _ := c.str(i)
+		name, _ := Text(d[i:end])
+		start := c.colon(end)
+		members = append(members, member{name, start})
+		i = c.value(start, 0)
 	}
-	end := c.pos
 	slices.SortStableFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	dst = append(dst, '{')
 	written := 0
-	for i, m := range members {
-		if i+1 < len(members) && members[i+1].name == m.name {
+	for j, m := range members {
+		if j+1 < len(members) && members[j+1].name == m.name {
 			continue
 		}
 		if written++; written > 1 {
 			dst = append(dst, ',')
 		}
 		dst = append(AppendString(dst, m.name), ':')
-		c.pos = m.start
-		dst = c.canonical(dst)
+		dst, _ = c.canonical(dst, m.start)
 	}
-	c.pos = end
-	return append(dst, '}')
+	return append(dst, '}'), i
 }

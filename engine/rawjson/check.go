@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"unicode/utf8"
 )
 
@@ -53,23 +54,21 @@ func Check(data []byte, members []Member) (Kind, []Member, error) {
 		return Invalid, members, errSize
 	}
 	c := checker{data: data}
-	c.space()
-	if c.pos == len(data) {
-		return Invalid, members, &SyntaxError{c.pos, "nothing where a JSON value is expected"}
+	i := space(data, 0)
+	if i == len(data) {
+		return Invalid, members, &SyntaxError{i, "nothing where a JSON value is expected"}
 	}
-	kind := KindOf(data[c.pos])
-	var ok bool
+	kind := KindOf(data[i])
 	if kind == Object {
-		members, ok = c.top(members)
+		members, i = c.top(members, i)
 	} else {
-		ok = c.value(0)
+		i = c.value(i, 0)
 	}
-	if !ok {
+	if i < 0 {
 		return Invalid, members, &SyntaxError{c.pos, c.what}
 	}
-	c.space()
-	if c.pos != len(data) {
-		return Invalid, members, &SyntaxError{c.pos, "more text after the JSON value"}
+	if i = space(data, i); i != len(data) {
+		return Invalid, members, &SyntaxError{i, "more text after the JSON value"}
 	}
 	return kind, members, nil
 }
@@ -96,189 +95,193 @@ func KindOf(first byte) Kind {
 	return Invalid
 }
 
+// checker walks through a text. Its methods take the place where they begin and answer the place behind what they read, or a
+// negative number after they have noted what is wrong.
 type checker struct {
 	data []byte
 	pos  int
 	what string
 }
 
-func (c *checker) fail(what string) bool { c.what = what; return false }
+func (c *checker) fail(pos int, what string) int {
+	c.pos, c.what = pos, what
+	return -1
+}
 
-func (c *checker) space() {
-	for c.pos < len(c.data) {
-		switch c.data[c.pos] {
+// space is the place of the first byte from i on that is no white space.
+func space(d []byte, i int) int {
+	for i < len(d) {
+		switch d[i] {
 		case ' ', '\t', '\n', '\r':
-			c.pos++
+			i++
 		default:
-			return
+			return i
+		}
+	}
+	return i
+}
+
+// top reads the outermost object, which opens at i, and notes its members.
+func (c *checker) top(members []Member, i int) ([]Member, int) {
+	d := c.data
+	i = space(d, i+1)
+	if i < len(d) && d[i] == '}' {
+		return members, i + 1
+	}
+	for {
+		if i >= len(d) {
+			return members, c.fail(i, "the object is not closed")
+		}
+		if d[i] != '"' {
+			return members, c.fail(i, "no member name where one is expected")
+		}
+		end, escaped := c.str(i)
+		if end < 0 {
+			return members, end
+		}
+		start := c.colon(end)
+		if start < 0 {
+			return members, start
+		}
+		stop := c.value(start, 1)
+		if stop < 0 {
+			return members, stop
+		}
+		members = append(members, Member{uint32(i + 1), uint32(end - 1), uint32(start), uint32(stop), escaped})
+		if i = c.next(stop, '}', "the object is not closed", "no comma or } after a member"); i <= 0 {
+			return members, -i - 1
 		}
 	}
 }
 
-// top reads the outermost object and notes its members.
-func (c *checker) top(members []Member) ([]Member, bool) {
-	c.pos++
-	for first := true; ; first = false {
-		c.space()
-		if c.pos == len(c.data) {
-			return members, c.fail("the object is not closed")
-		}
-		if first && c.data[c.pos] == '}' {
-			c.pos++
-			return members, true
-		}
-		if c.data[c.pos] != '"' {
-			return members, c.fail("no member name where one is expected")
-		}
-		m := Member{NameStart: uint32(c.pos + 1)}
-		escaped, ok := c.str()
-		if !ok {
-			return members, false
-		}
-		m.NameEnd, m.Escaped = uint32(c.pos-1), escaped
-		if !c.colon() {
-			return members, false
-		}
-		m.Start = uint32(c.pos)
-		if !c.value(1) {
-			return members, false
-		}
-		m.End = uint32(c.pos)
-		members = append(members, m)
-		c.space()
-		if c.pos == len(c.data) {
-			return members, c.fail("the object is not closed")
-		}
-		switch c.data[c.pos] {
-		case ',':
-			c.pos++
-		case '}':
-			c.pos++
-			return members, true
-		default:
-			return members, c.fail("no comma or } after a member")
-		}
+// next reads what follows a member or an element: a comma, then it answers the place of the next one; or the closing
+// bracket, then the place behind it as -1-place. An error is 0.
+func (c *checker) next(i int, closing byte, open, wrong string) int {
+	d := c.data
+	if i < len(d) && d[i] <= ' ' {
+		i = space(d, i)
 	}
+	if i >= len(d) {
+		c.fail(i, open)
+		return 0
+	}
+	switch d[i] {
+	case ',':
+		if i++; i < len(d) && d[i] <= ' ' {
+			i = space(d, i)
+		}
+		return i
+	case closing:
+		return -i - 2
+	}
+	c.fail(i, wrong)
+	return 0
 }
 
-func (c *checker) colon() bool {
-	c.space()
-	if c.pos == len(c.data) || c.data[c.pos] != ':' {
-		return c.fail("no colon after a member name")
+// colon reads the colon behind a name and answers the place of the value.
+func (c *checker) colon(i int) int {
+	d := c.data
+	if i < len(d) && d[i] <= ' ' {
+		i = space(d, i)
 	}
-	c.pos++
-	c.space()
-	return true
+	if i >= len(d) || d[i] != ':' {
+		return c.fail(i, "no colon after a member name")
+	}
+	if i++; i < len(d) && d[i] <= ' ' {
+		i = space(d, i)
+	}
+	return i
 }
 
-func (c *checker) value(depth int) bool {
-	if c.pos == len(c.data) {
-		return c.fail("nothing where a JSON value is expected")
+func (c *checker) value(i, depth int) int {
+	d := c.data
+	if i >= len(d) {
+		return c.fail(i, "nothing where a JSON value is expected")
 	}
-	switch b := c.data[c.pos]; b {
+	switch b := d[i]; b {
 	case '"':
-		_, ok := c.str()
-		return ok
+		end, _ := c.str(i)
+		return end
 	case '{':
-		return c.object(depth + 1)
+		return c.object(i, depth+1)
 	case '[':
-		return c.array(depth + 1)
+		return c.array(i, depth+1)
 	case 't':
-		return c.word("true")
+		return c.word(i, "true")
 	case 'f':
-		return c.word("false")
+		return c.word(i, "false")
 	case 'n':
-		return c.word("null")
+		return c.word(i, "null")
 	default:
-		if b == '-' || '0' <= b && b <= '9' {
-			return c.number()
+		if b == '-' || b-'0' <= 9 {
+			return c.number(i)
 		}
-		return c.fail("no JSON value where one is expected")
+		return c.fail(i, "no JSON value where one is expected")
 	}
 }
 
-func (c *checker) object(depth int) bool {
+func (c *checker) object(i, depth int) int {
+	d := c.data
 	if depth > MaxDepth {
-		return c.fail("nested too deep")
+		return c.fail(i, "nested too deep")
 	}
-	c.pos++
-	for first := true; ; first = false {
-		c.space()
-		if c.pos == len(c.data) {
-			return c.fail("the object is not closed")
+	i = space(d, i+1)
+	if i < len(d) && d[i] == '}' {
+		return i + 1
+	}
+	for {
+		if i >= len(d) {
+			return c.fail(i, "the object is not closed")
 		}
-		if first && c.data[c.pos] == '}' {
-			c.pos++
-			return true
+		if d[i] != '"' {
+			return c.fail(i, "no member name where one is expected")
 		}
-		if c.data[c.pos] != '"' {
-			return c.fail("no member name where one is expected")
+		if i, _ = c.str(i); i < 0 {
+			return i
 		}
-		if _, ok := c.str(); !ok {
-			return false
+		if i = c.colon(i); i < 0 {
+			return i
 		}
-		if !c.colon() || !c.value(depth) {
-			return false
+		if i = c.value(i, depth); i < 0 {
+			return i
 		}
-		c.space()
-		if c.pos == len(c.data) {
-			return c.fail("the object is not closed")
-		}
-		switch c.data[c.pos] {
-		case ',':
-			c.pos++
-		case '}':
-			c.pos++
-			return true
-		default:
-			return c.fail("no comma or } after a member")
+		if i = c.next(i, '}', "the object is not closed", "no comma or } after a member"); i <= 0 {
+			return -i - 1
 		}
 	}
 }
 
-func (c *checker) array(depth int) bool {
+func (c *checker) array(i, depth int) int {
+	d := c.data
 	if depth > MaxDepth {
-		return c.fail("nested too deep")
+		return c.fail(i, "nested too deep")
 	}
-	c.pos++
-	for first := true; ; first = false {
-		c.space()
-		if c.pos == len(c.data) {
-			return c.fail("the array is not closed")
+	i = space(d, i+1)
+	if i < len(d) && d[i] == ']' {
+		return i + 1
+	}
+	for {
+		if i >= len(d) {
+			return c.fail(i, "the array is not closed")
 		}
-		if first && c.data[c.pos] == ']' {
-			c.pos++
-			return true
+		if i = c.value(i, depth); i < 0 {
+			return i
 		}
-		if !c.value(depth) {
-			return false
-		}
-		c.space()
-		if c.pos == len(c.data) {
-			return c.fail("the array is not closed")
-		}
-		switch c.data[c.pos] {
-		case ',':
-			c.pos++
-		case ']':
-			c.pos++
-			return true
-		default:
-			return c.fail("no comma or ] after an element")
+		if i = c.next(i, ']', "the array is not closed", "no comma or ] after an element"); i <= 0 {
+			return -i - 1
 		}
 	}
 }
 
-func (c *checker) word(w string) bool {
-	if len(c.data)-c.pos < len(w) || string(c.data[c.pos:c.pos+len(w)]) != w {
-		return c.fail("no JSON value where one is expected")
+func (c *checker) word(i int, w string) int {
+	if len(c.data)-i < len(w) || string(c.data[i:i+len(w)]) != w {
+		return c.fail(i, "no JSON value where one is expected")
 	}
-	c.pos += len(w)
-	return true
+	return i + len(w)
 }
 
-func (c *checker) number() bool {
-	d, i := c.data, c.pos
+func (c *checker) number(i int) int {
+	d := c.data
 	if d[i] == '-' {
 		i++
 	}
@@ -287,18 +290,19 @@ func (c *checker) number() bool {
 		i++
 	}
 	if i == start || d[start] == '0' && i > start+1 {
-		c.pos = start
-		return c.fail("a number that is not JSON")
+		return c.fail(start, "a number that is not JSON")
 	}
-	if i < len(d) && d[i] == '.' {
+	if i >= len(d) {
+		return i
+	}
+	if d[i] == '.' {
 		i++
 		start = i
 		for i < len(d) && d[i]-'0' <= 9 {
 			i++
 		}
 		if i == start {
-			c.pos = i
-			return c.fail("no digit after the point of a number")
+			return c.fail(i, "no digit after the point of a number")
 		}
 	}
 	if i < len(d) && d[i]|0x20 == 'e' {
@@ -311,12 +315,10 @@ func (c *checker) number() bool {
 			i++
 		}
 		if i == start {
-			c.pos = i
-			return c.fail("no digit in the exponent of a number")
+			return c.fail(i, "no digit in the exponent of a number")
 		}
 	}
-	c.pos = i
-	return true
+	return i
 }
 
 const (
@@ -324,46 +326,48 @@ const (
 	highs = 0x8080808080808080
 )
 
-// str reads a string from its opening quote and tells whether it has escapes. Eight bytes are looked at at once: a byte
-// that is a quote, a backslash, a control character or not ASCII makes the word special.
-func (c *checker) str() (escaped, ok bool) {
-	d, i := c.data, c.pos+1
+// str reads a string from its opening quote and tells whether it has escapes. Eight bytes are looked at at once: special
+// has the high bit of each byte that is a quote, a backslash, a control character or not ASCII. Borrows may set bits above
+// the lowest one that is right, so only that one counts.
+func (c *checker) str(i int) (end int, escaped bool) {
+	d := c.data
+	i++
 	for {
-		for i+8 <= len(d) {
+		var b byte
+		if i+8 <= len(d) {
 			w := binary.LittleEndian.Uint64(d[i:])
 			quote := w ^ ones*'"'
 			slash := w ^ ones*'\\'
-			special := (quote-ones)&^quote | (slash-ones)&^slash | (w - ones*0x20) | w
-			if special&highs != 0 {
-				break
+			special := ((quote-ones)&^quote | (slash-ones)&^slash | (w - ones*0x20) | w) & highs
+			if special == 0 {
+				i += 8
+				continue
 			}
-			i += 8
-		}
-		for n := 0; n < 8; n++ {
+			i += bits.TrailingZeros64(special) >> 3
+			b = d[i]
+		} else {
 			if i >= len(d) {
-				c.pos = i
-				return false, c.fail("the string is not closed")
+				return c.fail(i, "the string is not closed"), false
 			}
-			b := d[i]
-			switch {
-			case b == '"':
-				c.pos = i + 1
-				return escaped, true
-			case b == '\\':
-				escaped = true
-				if i = c.escape(i); i < 0 {
-					return false, false
-				}
-			case b < 0x20:
-				c.pos = i
-				return false, c.fail("a control character in a string")
-			case b < utf8.RuneSelf:
-				i++
-			default:
+			b = d[i]
+		}
+		switch {
+		case b == '"':
+			return i + 1, escaped
+		case b == '\\':
+			escaped = true
+			if i = c.escape(i); i < 0 {
+				return i, false
+			}
+		case b < 0x20:
+			return c.fail(i, "a control character in a string"), false
+		case b < utf8.RuneSelf:
+			i++
+		default:
+			for i < len(d) && d[i] >= utf8.RuneSelf {
 				r, size := utf8.DecodeRune(d[i:])
 				if r == utf8.RuneError && size == 1 {
-					c.pos = i
-					return false, c.fail("invalid UTF-8")
+					return c.fail(i, "invalid UTF-8"), false
 				}
 				i += size
 			}
@@ -371,7 +375,7 @@ func (c *checker) str() (escaped, ok bool) {
 	}
 }
 
-// escape reads one escape sequence at i and answers the place behind it, or -1.
+// escape reads one escape sequence at i.
 func (c *checker) escape(i int) int {
 	d := c.data
 	if i+1 < len(d) {
@@ -384,9 +388,7 @@ func (c *checker) escape(i int) int {
 			}
 		}
 	}
-	c.pos = i
-	c.fail("an escape sequence that is not JSON")
-	return -1
+	return c.fail(i, "an escape sequence that is not JSON")
 }
 
 // hex4 reads four hexadecimal digits, or answers -1.

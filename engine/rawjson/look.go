@@ -47,8 +47,7 @@ func (m *Member) Name(data []byte) string {
 // Members appends the spans of the members of an object that Check has passed. data may have white space around it.
 func Members(data []byte, members []Member) []Member {
 	c := checker{data: data}
-	c.space()
-	members, _ = c.top(members)
+	members, _ = c.top(members, space(data, 0))
 	return members
 }
 
@@ -58,21 +57,16 @@ type Span struct{ Start, End uint32 }
 // Elements appends the spans of the elements of an array that Check has passed.
 func Elements(data []byte, spans []Span) []Span {
 	c := checker{data: data}
-	c.space()
-	c.pos++
-	for {
-		c.space()
-		if c.data[c.pos] == ']' {
-			return spans
-		}
-		start := c.pos
-		c.value(0)
-		spans = append(spans, Span{uint32(start), uint32(c.pos)})
-		c.space()
-		if c.data[c.pos] == ',' {
-			c.pos++
+	i := space(data, space(data, 0)+1)
+	for data[i] != ']' {
+		start := i
+		i = c.value(i, 0)
+		spans = append(spans, Span{uint32(start), uint32(i)})
+		if i = space(data, i); data[i] == ',' {
+			i = space(data, i+1)
 		}
 	}
+	return spans
 }
 
 // Text decodes a JSON string with its quotes. The result shares raw's memory where it has no escapes (shared is true
