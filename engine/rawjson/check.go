@@ -135,19 +135,27 @@ func (c *checker) top(members []Member, i int) ([]Member, int) {
 		if d[i] != '"' {
 			return members, c.fail(i, "no member name where one is expected")
 		}
-		end, escaped := c.str(i)
+		end, escaped := quick(d, i), false
 		if end < 0 {
-			return members, end
+			if end, escaped = c.str(i); end < 0 {
+				return members, end
+			}
 		}
-		start := c.colon(end)
-		if start < 0 {
-			return members, start
+		start := end + 1
+		if start >= len(d) || d[end] != ':' || d[start] <= ' ' {
+			if start = c.colon(end); start < 0 {
+				return members, start
+			}
 		}
 		stop := c.value(start, 1)
 		if stop < 0 {
 			return members, stop
 		}
 		members = append(members, Member{uint32(i + 1), uint32(end - 1), uint32(start), uint32(stop), escaped})
+		if stop+1 < len(d) && d[stop] == ',' && d[stop+1] > ' ' {
+			i = stop + 1
+			continue
+		}
 		if i = c.next(stop, '}', "the object is not closed", "no comma or } after a member"); i <= 0 {
 			return members, -i - 1
 		}
@@ -200,7 +208,10 @@ func (c *checker) value(i, depth int) int {
 	}
 	switch b := d[i]; b {
 	case '"':
-		end, _ := c.str(i)
+		end := quick(d, i)
+		if end < 0 {
+			end, _ = c.str(i)
+		}
 		return end
 	case '{':
 		return c.object(i, depth+1)
@@ -236,14 +247,23 @@ func (c *checker) object(i, depth int) int {
 		if d[i] != '"' {
 			return c.fail(i, "no member name where one is expected")
 		}
-		if i, _ = c.str(i); i < 0 {
-			return i
+		end := quick(d, i)
+		if end < 0 {
+			if end, _ = c.str(i); end < 0 {
+				return end
+			}
 		}
-		if i = c.colon(i); i < 0 {
-			return i
+		if i = end + 1; i >= len(d) || d[end] != ':' || d[i] <= ' ' {
+			if i = c.colon(end); i < 0 {
+				return i
+			}
 		}
 		if i = c.value(i, depth); i < 0 {
 			return i
+		}
+		if i+1 < len(d) && d[i] == ',' && d[i+1] > ' ' {
+			i++
+			continue
 		}
 		if i = c.next(i, '}', "the object is not closed", "no comma or } after a member"); i <= 0 {
 			return -i - 1
@@ -266,6 +286,10 @@ func (c *checker) array(i, depth int) int {
 		}
 		if i = c.value(i, depth); i < 0 {
 			return i
+		}
+		if i+1 < len(d) && d[i] == ',' && d[i+1] > ' ' {
+			i++
+			continue
 		}
 		if i = c.next(i, ']', "the array is not closed", "no comma or ] after an element"); i <= 0 {
 			return -i - 1
@@ -325,6 +349,20 @@ const (
 	ones  = 0x0101010101010101
 	highs = 0x8080808080808080
 )
+
+// quick reads a string of up to seven plain bytes, and answers a negative number for any other.
+func quick(d []byte, i int) int {
+	if i+9 > len(d) {
+		return -1
+	}
+	w := binary.LittleEndian.Uint64(d[i+1:])
+	quote := w ^ ones*'"'
+	n := bits.TrailingZeros64(((quote-ones)&^quote|(w^ones*'\\'-ones)&^(w^ones*'\\')|(w-ones*0x20)|w)&highs) >> 3
+	if n > 7 || d[i+1+n] != '"' {
+		return -1
+	}
+	return i + 2 + n
+}
 
 // str reads a string from its opening quote and tells whether it has escapes. Eight bytes are looked at at once: special
 // has the high bit of each byte that is a quote, a backslash, a control character or not ASCII. Borrows may set bits above
