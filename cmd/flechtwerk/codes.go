@@ -33,6 +33,8 @@ var codes = map[string]pipeline.Explanation{
 	"record.too_large": {Severity: pipeline.Error, Text: "The record is larger than its topic takes (max.message.bytes of the broker or the topic). It follows `on_error:`."},
 	"state.no_key":     {Severity: pipeline.Error, Text: "A record without key has no state. Give records keys, say `state_key:`, or filter them out. It follows `on_error:`."},
 	"state.bad_key":    {Severity: pipeline.Error, Text: "A state key is text in UTF-8 that does not begin with U+0000. It follows `on_error:`."},
+	"state.too_large":  {Severity: pipeline.Error, Text: "The state of one key is larger than a record of the changelog may be (max.message.bytes). The record that made it so follows `on_error:`."},
+	"state.large":      {Severity: pipeline.Warning, Text: "The state of one key has more than half of the size that a record of the changelog may have (max.message.bytes). Beyond that size the key's records fail."},
 	"state.checkpoint": {Severity: pipeline.Warning, Text: "The local copy of the state does not say up to where it goes, so the state is restored from the whole changelog. Nothing is lost."},
 	"state.topic_id":   {Severity: pipeline.Warning, Text: "The changelog was deleted and made anew, so the local copy of the state is of another one. The state is restored from what is in the changelog now."},
 	"state.offset":     {Severity: pipeline.Warning, Text: "The local copy of the state ends outside of the changelog, so the state is restored from the whole changelog. Nothing is lost."},

@@ -150,25 +150,12 @@ func TestRunDev(t *testing.T) {
 		t.Errorf("%d %+v", resp.StatusCode, ready)
 	}
 
-	resp, err = http.Get("http://" + address[1] + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, sample := range []string{
+	awaitSamples(t, "http://"+address[1]+"/metrics",
 		`flechtwerk_tasks{phase="running",pipeline="shop",stage="double"} 2`,
 		`flechtwerk_tasks{phase="restoring",pipeline="shop",stage="double"} 0`,
+		`flechtwerk_records_in_total{pipeline="shop",stage="double"} 3`,
 		`flechtwerk_records_out_total{pipeline="shop",stage="double",topic="doubled"} 3`,
-		`flechtwerk_state_store_bytes`, `flechtwerk_state_store_memory_bytes`,
-	} {
-		if !strings.Contains(string(text), "\n"+sample) {
-			t.Errorf("/metrics has no %s", sample)
-		}
-	}
+		`flechtwerk_state_store_bytes`, `flechtwerk_state_store_memory_bytes`)
 
 	// V2: no line of the log holds a payload, whatever the level.
 	if strings.Contains(log, `"n"`) || strings.Contains(log, `\"n\"`) {
@@ -177,6 +164,34 @@ func TestRunDev(t *testing.T) {
 	if status := s.stop(); status != 0 {
 		t.Errorf("exit status %d:\n%s", status, s.stderr.String())
 	}
+}
+
+// awaitSamples returns when each of the samples is served: a record may be seen a moment before its transaction is counted.
+func awaitSamples(t *testing.T, url string, samples ...string) {
+	t.Helper()
+	var missing string
+	for range 1500 {
+		resp, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		missing = ""
+		for _, sample := range samples {
+			if !strings.Contains(string(text), "\n"+sample) {
+				missing = sample
+			}
+		}
+		if missing == "" {
+			return
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	t.Errorf("%s does not serve %s", url, missing)
 }
 
 // D2: a missing topic ends the run with 3 and the command that creates it; that command creates and seeds it; then it runs.
