@@ -219,15 +219,16 @@ func (b *Broker) boot(ctx context.Context) error {
 
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	ready := make(chan error, 1)
-	go func() { ready <- await(ctx, b.Addr()) }()
-	select {
-	case err = <-ready:
-	case <-k.gone:
-		cancel()
-		_ = <-ready
-		err = errors.New("the JVM ended")
-	}
+	waiting, give := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-k.gone:
+			give(errors.New("the JVM ended"))
+		case <-waiting.Done():
+		}
+	}()
+	err = await(waiting, b.Addr())
+	give(nil)
 	if err == nil {
 		return nil
 	}
@@ -261,7 +262,7 @@ func await(ctx context.Context, addr string) error {
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("%w; the last answer: %w", ctx.Err(), err)
+				return fmt.Errorf("%w; the last answer: %w", context.Cause(ctx), err)
 			case <-time.After(50 * time.Millisecond):
 			}
 		}
