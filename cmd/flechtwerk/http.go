@@ -48,11 +48,14 @@ func NewServer(c ServerConfig) (s *Server, occupied bool, err error) {
 	mux.HandleFunc("GET /ping", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "pong") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		status := c.Status()
+		text, err := json.MarshalIndent(readyOf(status), "", "  ")
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(readyStatus(status))
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		e.Encode(readyOf(status))
+		fmt.Fprintf(w, "%s\n", text)
 	})
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
 		status := c.Status()

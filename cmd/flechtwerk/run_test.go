@@ -146,7 +146,7 @@ func TestRunDev(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if resp.StatusCode != 200 || !ready.Ready || len(ready.Stages) != 1 || len(ready.Stages[0].Tasks) != 2 {
+	if resp.StatusCode != http.StatusOK || !ready.Ready || len(ready.Stages) != 1 || len(ready.Stages[0].Tasks) != 2 {
 		t.Errorf("%d %+v", resp.StatusCode, ready)
 	}
 
@@ -294,13 +294,13 @@ shop.yaml:22:28: error script.error: Error: not b
 	text := strings.TrimSpace(got.stderr)
 	var last struct {
 		Msg, Code     string
-		Exit_status   int
+		ExitStatus    int `json:"exit_status"`
 		Stack, Causes []string
 	}
 	if err := json.Unmarshal([]byte(text[strings.LastIndex(text, "\n")+1:]), &last); err != nil {
 		t.Fatalf("%v:\n%s", err, text)
 	}
-	if last.Msg != "run ended" || last.Code != "script.error" || last.Exit_status != exitFailed || len(last.Stack) != 2 || len(last.Causes) != 1 {
+	if last.Msg != "run ended" || last.Code != "script.error" || last.ExitStatus != exitFailed || len(last.Stack) != 2 || len(last.Causes) != 1 {
 		t.Errorf("got %+v", last)
 	}
 }

@@ -97,6 +97,8 @@ var settingKeys = []settingKey{
 	{name: "instance.id"},
 }
 
+var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+
 // laterSettings are keys of the language that this version knows and does not have.
 var laterSettings = []string{"standby.replicas", "secrets.keyring"}
 
@@ -133,8 +135,9 @@ func LoadSettings(from settingsSources) (*Settings, error) {
 	for _, k := range settingKeys {
 		defaults[k.name] = k.value
 	}
-	s.add("the defaults", plain, confmap.Provider(defaults, "."), nil)
-
+	if err := s.add("the defaults", plain, confmap.Provider(defaults, "."), nil); err != nil {
+		return nil, err
+	}
 	if err := s.addFile(from.file); err != nil {
 		return nil, err
 	}
@@ -373,7 +376,7 @@ func (s *Settings) resolve() []error {
 	if s.HTTPListen = s.values["http.listen"]; s.HTTPListen == "off" {
 		s.HTTPListen = ""
 	}
-	s.LogLevel.UnmarshalText([]byte(s.values["log.level"]))
+	s.LogLevel = levels[s.values["log.level"]]
 	s.LogFormat = s.values["log.format"]
 	s.CommitInterval = duration("commit.interval")
 	s.ShutdownTimeout = duration("shutdown.timeout")

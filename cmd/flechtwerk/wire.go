@@ -5,10 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
-	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/flechtwerk/flechtwerk/engine"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
@@ -26,15 +25,16 @@ func compile(set *pipeline.Set) (*bodies, pipeline.Problems) {
 	stages := set.Scripted()
 	programs := make([]*script.Program, len(stages))
 	found := make([]pipeline.Problems, len(stages))
-	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i, s := range stages {
-		group.Go(func() error {
-			programs[i], found[i] = compileBody(s)
-			return nil
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(stages)) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(stages)); i = next.Add(1) - 1 {
+				programs[i], found[i] = compileBody(stages[i])
+			}
 		})
 	}
-	group.Wait()
+	workers.Wait()
 	b := &bodies{programs: map[*pipeline.Body]*script.Program{}}
 	var problems pipeline.Problems
 	for i, s := range stages {
@@ -107,11 +107,7 @@ func scriptEnv(p *pipeline.Pipeline, stage string, outputs []*pipeline.Topic, in
 	}
 	log = log.With("stage", env.Stage)
 	env.Console = func(level, text string) {
-		var l slog.Level
-		if l.UnmarshalText([]byte(strings.ToUpper(level))) != nil {
-			l = slog.LevelInfo
-		}
-		log.Log(context.Background(), l, text)
+		log.Log(context.Background(), levels[level], text)
 	}
 	return env
 }
