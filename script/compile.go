@@ -237,7 +237,8 @@ func (c *compilation) join() *Program {
 	var outer *ast.FunctionLiteral
 	var p *Program
 	var r *rewriter
-	for plain := false; ; plain = true {
+	plain, flat := false, c.Kind == Transform && !c.Module
+	for {
 		var err error
 		tree, err = parse(src.text.String())
 		if err != nil {
@@ -253,14 +254,15 @@ func (c *compilation) join() *Program {
 		p = &Program{kind: c.Kind, src: src, plain: plain}
 		outer = tree.Body[0].(*ast.ExpressionStatement).Expression.(*ast.FunctionLiteral)
 		r = &rewriter{
-			program: p, src: src, catches: c.Kind == Poll, plain: plain,
+			program: p, src: src, catches: c.Kind == Poll, plain: plain, flat: flat,
 			known: builtinNames(), reached: map[string]bool{},
 			report: func(offset int, code, message, hint string) { c.report(src.place(offset), code, message, hint) },
 		}
 		c.top(r, outer)
-		if plain || !r.exotic {
+		if plain == (plain || r.exotic) && flat == (flat && !r.whole) {
 			break
 		}
+		plain, flat = plain || r.exotic, flat && !r.whole
 	}
 	if len(c.problems) > 0 {
 		return nil
@@ -365,7 +367,6 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 		}
 	} else {
 		args := c.Kind.arguments()
-		body.ParameterList = parameters(args[:])
 		r.scope.names[args[0]] = given
 		r.scope.names[args[1]] = state
 	}
@@ -377,6 +378,18 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 	r.own = true
 	r.statements(body.Body.List)
 	r.own = false
+	if !c.Module {
+		args := c.Kind.arguments()
+		names := args[:]
+		if p := r.program; r.flat && !r.whole {
+			if p.flat, p.readsKey = true, r.key; p.readsKey {
+				names = []string{nameValue, nameKey, args[1]}
+			} else {
+				names = []string{nameValue, args[1]}
+			}
+		}
+		body.ParameterList = parameters(names)
+	}
 	body.Async, body.Generator = false, false
 }
 
@@ -489,7 +502,7 @@ func parameters(names []string) *ast.ParameterList {
 
 // parameters are the names that the joined program is called with, in order.
 func (p *Program) parameters() []string {
-	names := []string{nameYield, nameOver, nameReturned, namePass, nameSnap, nameFreeze, "Message", "State", "vars", "console"}
+	names := []string{nameYield, nameKeep, nameOver, nameReturned, namePass, nameSnap, nameFreeze, "Message", "State", "vars", "console"}
 	for i := range p.objects {
 		names = append(names, fmt.Sprint(nameObject, i))
 	}

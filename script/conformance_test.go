@@ -138,7 +138,19 @@ func TestLanguage(t *testing.T) {
 		"members like those of Object":            {body: "msg.value.toString = 1; msg.value.constructor = 2; msg.value.hasOwnProperty = 3; yield Message({value: msg.value})", want: `→ {"toString":1,"constructor":2,"hasOwnProperty":3}`},
 		"regular expressions":                     {body: "yield Message({value: 'a1b2'.replace(/[0-9]/g, '') + /(?<=a)b/.test('ab')})", want: `→ "abtrue"`},
 		"sorting":                                 {body: "yield Message({value: [3,1,2].sort((a, b) => b - a)})", want: "→ [3,2,1]"},
-		"arguments stay ours":                     {body: "yield Message({value: arguments.length})", want: "→ 2"},
+		"arguments stay ours":                     {body: "yield Message({value: arguments.length})", want: `script.unknown_name 1:23 arguments is not there`},
+		"arguments of functions":                  {body: "function f() { return arguments.length } yield Message({value: f(1, 2)})", want: "→ 2"},
+		"arguments in arrows":                     {body: "function f() { return () => arguments.length }", want: `script.unknown_name 1:29 arguments is not there`},
+		"msg in closures":                         {body: "const f = () => msg.value.a + msg.key; yield Message({value: f()})", in: []string{`{"a":"x"}`}, want: `→ "xk"`},
+		"msg.value assigned":                      {body: "msg.value = {a: 1}; yield Message({value: msg.value}); msg.value.a++; yield Message({value: msg.value})", want: "→ {\"a\":1}\n→ {\"a\":2}"},
+		"msg.key assigned":                        {body: "msg.key += '!'; yield Message({value: msg.key})", want: `→ "k!"`},
+		"msg.value deleted":                       {body: "delete msg.value.a; delete msg.value; yield Message({value: [msg.value, Object.keys(msg)]})", in: []string{`{"a":1}`}, want: `→ [null,["key","topic","partition","offset","timestamp","headers"]]`},
+		"msg destructured":                        {body: "const {value: {a}, key} = msg; yield Message({value: [a, key]})", in: []string{`{"a":1}`}, want: `→ [1,"k"]`},
+		"msg.value called":                        {body: "msg.value.f = function () { return this.a }; yield Message({value: msg.value.f()})", in: []string{`{"a":1}`}, want: "→ 1"},
+		"msg of one's own":                        {body: "const f = msg => msg.value; yield Message({value: f({value: 5})})", want: "→ 5"},
+		"msg assigned whole":                      {body: "msg = {value: 7}; yield Message({value: msg.value})", want: "→ 7"},
+		"msg optional":                            {body: "yield Message({value: [msg?.value?.a, msg.value?.b?.c ?? 0]})", in: []string{`{"a":1}`}, want: "→ [1,0]"},
+		"tombstones":                              {body: "yield Message({value: msg.value === null})", in: []string{``}, want: "→ true"},
 	})
 }
 

@@ -87,7 +87,18 @@ func (t *text) find(name string) int32 {
 		}
 	}
 	for i := len(t.members) - 1; i >= 0; i-- {
-		if t.members[i].Is(t.raw, name) {
+		m := &t.members[i]
+		if m.Escaped {
+			if m.Name(t.raw) == name {
+				return int32(i)
+			}
+			continue
+		}
+		if int(m.NameEnd-m.NameStart) != len(name) {
+			continue
+		}
+		// Most names of one length differ in their first byte.
+		if own := t.raw[m.NameStart:m.NameEnd]; len(own) == 0 || own[0] == name[0] && string(own) == name {
 			return int32(i)
 		}
 	}
@@ -310,7 +321,7 @@ func (l *lazy) entries(list []entry) []entry {
 	t.scan()
 	start := len(list)
 	indexes := false
-	doubles := l.doubles()
+	doubles := t.doubled()
 	for i := range t.members {
 		m := &t.members[i]
 		if first := t.raw[m.NameStart]; first-'0' <= 9 {
@@ -374,29 +385,6 @@ func (l *lazy) changeOf(member int32) int32 {
 		}
 	}
 	return -1
-}
-
-// doubles tells whether two members of the text have one name.
-func (l *lazy) doubles() bool {
-	t := l.text
-	var met [4]uint64
-	for i := range t.members {
-		m := &t.members[i]
-		if m.Escaped {
-			return t.doubled()
-		}
-		n := m.NameEnd - m.NameStart
-		h := n
-		if n > 0 {
-			h += uint32(t.raw[m.NameStart])*7 + uint32(t.raw[m.NameEnd-1])*31 + uint32(t.raw[m.NameStart+n/2])*17
-		}
-		if bit := uint64(1) << (h & 63); met[h>>6&3]&bit != 0 {
-			return t.doubled()
-		} else {
-			met[h>>6&3] |= bit
-		}
-	}
-	return false
 }
 
 // doubled compares every name with every other.
@@ -501,54 +489,139 @@ func (l *lazy) derive(room int) *lazy {
 	return d
 }
 
-// write appends a lazy object as JSON.
+// lazy appends a lazy object as JSON.
 func (e *encoder) lazy(l *lazy) {
 	if l.untouched() {
 		e.dst = append(e.dst, trim(l.text.raw)...)
 		return
 	}
-	t := l.text
+	if l.ordered() {
+		e.splice(l)
+		return
+	}
 	base := len(e.entries)
 	e.entries = l.entries(e.entries)
 	end := len(e.entries)
 	e.dst = append(e.dst, '{')
 	first := true
 	for i := base; i < end; i++ {
-		at := e.entries[i]
-		start := len(e.dst)
-		if !first {
-			e.dst = append(e.dst, ',')
-		}
-		if at.member >= 0 {
-			if m := &t.members[at.member]; m.Escaped {
-				e.dst = rawjson.AppendString(e.dst, m.Name(t.raw))
-			} else {
-				e.dst = append(e.dst, t.raw[m.NameStart-1:m.NameEnd+1]...)
-			}
-		} else {
-			e.dst = rawjson.AppendString(e.dst, l.changes[at.change].name)
-		}
-		e.dst = append(e.dst, ':')
-		written := true
-		if at.change >= 0 {
-			if c := &l.changes[at.change]; c.value == nil {
-				e.dst = append(e.dst, c.raw...)
-			} else {
-				written = e.member(c.name, c.value)
-			}
-		} else if o := l.childOf(at.member); o != nil {
-			e.member(t.members[at.member].Name(t.raw), o)
-		} else {
-			e.dst = append(e.dst, t.span(at.member)...)
-		}
-		if written {
-			first = false
-		} else {
-			e.dst = e.dst[:start]
-		}
+		e.entry(l, e.entries[i], &first)
 	}
 	e.entries = e.entries[:base]
 	e.dst = append(e.dst, '}')
+}
+
+// splice writes a lazy object whose members stand in order: runs of untouched ones are copied at once.
+func (e *encoder) splice(l *lazy) {
+	t := l.text
+	inText := false // some change is of a member of the text
+	for i := range l.changes {
+		inText = inText || l.changes[i].member >= 0
+	}
+	e.dst = append(e.dst, '{')
+	first := true
+	var from, to uint32 // the run that is not yet copied
+	flush := func() {
+		if to > 0 {
+			if !first {
+				e.dst = append(e.dst, ',')
+			}
+			e.dst = append(e.dst, t.raw[from:to]...)
+			first, to = false, 0
+		}
+	}
+	for i := range t.members {
+		m := &t.members[i]
+		at := entry{int32(i), -1}
+		if inText {
+			at.change = l.changeOf(at.member)
+		}
+		if at.change < 0 && m.Start == m.NameEnd+2 && (len(t.children) == 0 || l.childOf(at.member) == nil) {
+			if to == 0 || m.NameStart != to+2 {
+				flush()
+				from = m.NameStart - 1
+			}
+			to = m.End
+			continue
+		}
+		flush()
+		if at.change < 0 || !l.changes[at.change].gone {
+			e.entry(l, at, &first)
+		}
+	}
+	flush()
+	for i := range l.changes {
+		if l.changes[i].member < 0 {
+			e.entry(l, entry{-1, int32(i)}, &first)
+		}
+	}
+	e.dst = append(e.dst, '}')
+}
+
+// ordered tells whether the members stand in JavaScript's order already and each name once.
+func (l *lazy) ordered() bool {
+	t := l.text
+	t.scan()
+	var met [4]uint64
+	for i := range t.members {
+		m := &t.members[i]
+		n := m.NameEnd - m.NameStart
+		if m.Escaped || n == 0 {
+			return false
+		}
+		first := uint32(t.raw[m.NameStart])
+		if first-'0' <= 9 {
+			return false
+		}
+		h := n + first*7 + uint32(t.raw[m.NameEnd-1])*31 + uint32(t.raw[m.NameStart+n/2])*17
+		bit := uint64(1) << (h & 63)
+		if met[h>>6&3]&bit != 0 && t.doubled() {
+			return false
+		}
+		met[h>>6&3] |= bit
+	}
+	for i := range l.changes {
+		if c := &l.changes[i]; c.member < 0 && (c.name == "" || c.name[0]-'0' <= 9) {
+			return false
+		}
+	}
+	return true
+}
+
+// entry appends one member.
+func (e *encoder) entry(l *lazy, at entry, first *bool) {
+	t := l.text
+	start := len(e.dst)
+	if !*first {
+		e.dst = append(e.dst, ',')
+	}
+	if at.member >= 0 {
+		if m := &t.members[at.member]; m.Escaped {
+			e.dst = rawjson.AppendString(e.dst, m.Name(t.raw))
+		} else {
+			e.dst = append(e.dst, t.raw[m.NameStart-1:m.NameEnd+1]...)
+		}
+	} else {
+		e.dst = rawjson.AppendString(e.dst, l.changes[at.change].name)
+	}
+	e.dst = append(e.dst, ':')
+	written := true
+	if at.change >= 0 {
+		if c := &l.changes[at.change]; c.value == nil {
+			e.dst = append(e.dst, c.raw...)
+		} else {
+			written = e.member(c.name, c.value)
+		}
+	} else if o := l.childOf(at.member); o != nil {
+		e.member(t.members[at.member].Name(t.raw), o)
+	} else {
+		e.dst = append(e.dst, t.span(at.member)...)
+	}
+	if written {
+		*first = false
+	} else {
+		e.dst = e.dst[:start]
+	}
 }
 
 func (e *encoder) member(name string, value goja.Value) bool {

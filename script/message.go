@@ -147,6 +147,13 @@ func (v *vm) yield(call goja.FunctionCall) goja.Value {
 	return nil
 }
 
+// yieldState takes the state of yield State(…).
+func (v *vm) yieldState(call goja.FunctionCall) goja.Value {
+	v.proceed()
+	v.keep(call.Argument(0))
+	return goja.Undefined()
+}
+
 // returned takes what the body returns.
 func (v *vm) returned(call goja.FunctionCall) goja.Value {
 	if !goja.IsUndefined(call.Argument(0)) {
@@ -467,7 +474,7 @@ func (v *vm) key(value goja.Value, topic *stream.Topic) []byte {
 	switch topic.Key {
 	case stream.JSON:
 		text := v.encoder.encode(nil, value)
-		return v.keep0(canonical(v.arena.Grab(len(text)), text))
+		return v.keep0(rawjson.Canonical(v.arena.Grab(len(text)), text))
 	case stream.Bytes:
 		if b, ok := v.text(v.arena.Grab(32), value, true); ok {
 			return v.keep0(b)
@@ -527,39 +534,6 @@ func (v *vm) value(value goja.Value, topic *stream.Topic) []byte {
 		v.throw(refuse(CodeRefused, fmt.Sprintf("give a string, with JSON.stringify for example, or declare the topic %s with value: json", topic.Name), "the value is %s, and %s takes text", kindName(value), topic.Name))
 	}
 	return nil
-}
-
-// canonical appends JSON with the members of every object sorted by name and without white space.
-func canonical(dst, raw []byte) []byte {
-	switch rawjson.KindOf(raw[0]) {
-	case rawjson.Array:
-		dst = append(dst, '[')
-		for i, s := range rawjson.Elements(raw, nil) {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = canonical(dst, raw[s.Start:s.End])
-		}
-		return append(dst, ']')
-	case rawjson.Object:
-		members := rawjson.Members(raw, nil)
-		sortMembers(raw, members)
-		dst = append(dst, '{')
-		for i := range members {
-			m := &members[i]
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(rawjson.AppendString(dst, m.Name(raw)), ':')
-			dst = canonical(dst, raw[m.Start:m.End])
-		}
-		return append(dst, '}')
-	case rawjson.String:
-		text, _ := rawjson.Text(raw)
-		return rawjson.AppendString(dst, text)
-	default:
-		return append(dst, raw...)
-	}
 }
 
 // now is the engine's clock in milliseconds.

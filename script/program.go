@@ -52,6 +52,9 @@ type Program struct {
 	// plain keeps values in ordinary objects: the script names something that lazy ones cannot do.
 	plain bool
 
+	// flat says that the body takes msg.value and, if it reads it, msg.key in place of msg.
+	flat, readsKey bool
+
 	yields, namesState, yieldsMessage bool
 }
 

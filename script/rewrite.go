@@ -32,21 +32,29 @@ type scope struct {
 // rewriter walks a tree once, resolves every name, reports what is refused and replaces what runs natively. Nodes are
 // changed in place; a method that answers a node answers the one to stand in its place.
 type rewriter struct {
-	program *Program
-	src     *source
-	report  func(offset int, code, message, hint string)
-	scope   *scope
-	own     bool // in the body itself, not in a function inside it
-	catches bool // catch clauses let the cancel sentinel pass
-	plain   bool // leave object literals and Message({…}) to JavaScript
-	exotic  bool // the script names something that only ordinary objects can do
-	known   map[string]bool
-	reached map[string]bool // built-ins that the script names
+	program    *Program
+	src        *source
+	report     func(offset int, code, message, hint string)
+	scope      *scope
+	own        bool // in the body itself, not in a function inside it
+	inFunction bool // arguments can be read; goja panics where an arrow function reads those of the function around it
+	catches    bool // catch clauses let the cancel sentinel pass
+	plain      bool // leave object literals and Message({…}) to JavaScript
+	flat       bool // msg.value and msg.key are arguments of their own
+	whole      bool // the body uses msg as an object
+	value      bool // and these, which parts of it
+	key        bool
+	exotic     bool // the script names something that only ordinary objects can do
+	known      map[string]bool
+	reached    map[string]bool // built-ins that the script names
 }
 
-// The generated callees. No script can write these names.
+// The generated names. No script can write them.
 const (
+	nameValue    = "@value" // msg.value and msg.key, where the body reads nothing else of msg
+	nameKey      = "@key"
 	nameYield    = "@yield"
+	nameKeep     = "@keep"
 	nameOver     = "@over"
 	nameReturned = "@returned"
 	namePass     = "@pass"
@@ -83,6 +91,8 @@ func (r *rewriter) reference(id *ast.Identifier) {
 	r.exotic = r.exotic || exoticNames[name]
 	if b, ok := r.look(name); ok {
 		switch {
+		case b == given:
+			r.whole = true
 		case b == state || b == fixed && name == "State":
 			r.program.namesState = true
 		case b == fixed && name == "Message":
@@ -90,7 +100,7 @@ func (r *rewriter) reference(id *ast.Identifier) {
 		}
 		return
 	}
-	if name == "arguments" {
+	if name == "arguments" && r.inFunction {
 		return
 	}
 	if name == "Promise" {
@@ -108,6 +118,10 @@ func (r *rewriter) unknown(id *ast.Identifier) {
 	name := id.Name.String()
 	if name == "yield" {
 		r.refuse(id.Idx, "script.yield", innerYieldHint, innerYieldMessage)
+		return
+	}
+	if name == "arguments" {
+		r.refuse(id.Idx, "script.unknown_name", "name them: (...args) =>", "arguments is not there")
 		return
 	}
 	if hint, ok := laterNames[name]; ok {
@@ -263,11 +277,41 @@ func (r *rewriter) target(e ast.Expression, declaring bool) ast.Expression {
 		r.binding(t)
 	case *ast.DotExpression:
 		r.member(t.Identifier.Name.String())
-		return r.expr(e)
+		return r.owner(e)
 	default:
 		return r.expr(e)
 	}
 	return e
+}
+
+// owner walks an expression that works on the object that a member is read from: a call, an assignment or a delete.
+func (r *rewriter) owner(e ast.Expression) ast.Expression {
+	if dot, ok := e.(*ast.DotExpression); ok {
+		dot.Left = r.expr(dot.Left)
+		r.exotic = r.exotic || exoticNames[dot.Identifier.Name.String()]
+		return dot
+	}
+	return r.expr(e)
+}
+
+// part is what stands in place of a read of msg.value or msg.key.
+func (r *rewriter) part(e *ast.DotExpression) ast.Expression {
+	id, ok := e.Left.(*ast.Identifier)
+	if !ok || !r.flat {
+		return nil
+	}
+	if b, ok := r.look(id.Name.String()); !ok || b != given {
+		return nil
+	}
+	switch e.Identifier.Name {
+	case "value":
+		r.value = true
+		return &ast.Identifier{Name: nameValue, Idx: id.Idx}
+	case "key":
+		r.key = true
+		return &ast.Identifier{Name: nameKey, Idx: id.Idx}
+	}
+	return nil
 }
 
 // member notes the name of a member that the script makes.
@@ -456,6 +500,9 @@ func (r *rewriter) function(f *ast.FunctionLiteral) {
 	if f.Async {
 		r.refuseAwait(f.Function, "async")
 	}
+	inFunction := r.inFunction
+	r.inFunction = true
+	defer func() { r.inFunction = inFunction }()
 	r.inside(func() {
 		if f.Name != nil {
 			if _, ok := r.scope.names[f.Name.Name.String()]; !ok {
@@ -503,6 +550,9 @@ func (r *rewriter) arrow(f *ast.ArrowFunctionLiteral) {
 	if f.Async {
 		r.refuseAwait(f.Start, "async")
 	}
+	inFunction := r.inFunction
+	r.inFunction = false
+	defer func() { r.inFunction = inFunction }()
 	r.inside(func() {
 		r.push()
 		defer r.pop()
@@ -588,6 +638,9 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		e.Member = r.expr(e.Member)
 	case *ast.DotExpression:
 		r.exotic = r.exotic || exoticNames[e.Identifier.Name.String()]
+		if part := r.part(e); part != nil {
+			return part
+		}
 		e.Left = r.expr(e.Left)
 	case *ast.StringLiteral:
 		r.member(e.Value.String())
@@ -600,7 +653,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 	case *ast.CallExpression:
 		r.checkRegExp(e.Callee, e.ArgumentList)
 		r.checkMessage(e)
-		e.Callee = r.expr(e.Callee)
+		e.Callee = r.owner(e.Callee)
 		r.exprs(e.ArgumentList)
 	case *ast.NewExpression:
 		r.checkRegExp(e.Callee, e.ArgumentList)
@@ -639,6 +692,8 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 			}
 		case e.Operator == token.INCREMENT || e.Operator == token.DECREMENT:
 			e.Operand = r.target(e.Operand, false)
+		case e.Operator == token.DELETE:
+			e.Operand = r.owner(e.Operand)
 		default:
 			e.Operand = r.expr(e.Operand)
 		}
@@ -821,6 +876,12 @@ func takesName(e ast.Expression) bool {
 
 // emit turns yield Message({…}) into a call that encodes the members at once, and yield State(…) likewise.
 func (r *rewriter) emit(at file.Idx, c *ast.CallExpression) ast.Expression {
+	if r.isFixed(c.Callee, "State") && len(c.ArgumentList) == 1 {
+		if _, spread := c.ArgumentList[0].(*ast.SpreadElement); !spread {
+			r.program.namesState = true
+			return call(nameKeep, at, r.expr(c.ArgumentList[0]))
+		}
+	}
 	if !r.isFixed(c.Callee, "Message") || len(c.ArgumentList) != 1 {
 		return nil
 	}

@@ -53,11 +53,21 @@ type transform struct {
 // calls tells the watchdog which call runs: a number that grows with each call, times two, plus one while it runs.
 type calls struct{ atomic.Uint64 }
 
-var loopProgram = goja.MustCompile("loop", `(function(next, state, body) {
+// loop is the JavaScript that runs a batch: next answers the first argument of the body, and undefined at the end.
+func (p *Program) loop() *goja.Program {
+	args := "first"
+	if p.flat && p.readsKey {
+		args += ", key()"
+	}
+	if p.namesState {
+		args += ", state()"
+	}
+	return goja.MustCompile("loop", `(function(next, key, state, body) {
 	return function() {
-		for (let msg; (msg = next()) !== undefined;) body(msg, state());
+		for (let first; (first = next()) !== undefined;) body(`+args+`);
 	};
 })`, true)
+}
 
 // renew replaces the VM.
 func (t *transform) renew() error {
@@ -68,10 +78,10 @@ func (t *transform) renew() error {
 	v.defaultKey = t.defaultKey
 	v.defaultTimestamp = func() int64 { return t.batch.Records[t.record].Timestamp }
 	v.keep = t.keep
-	maker, err := v.rt.RunProgram(loopProgram)
+	maker, err := v.rt.RunProgram(t.program.loop())
 	must(err)
 	makeLoop, _ := goja.AssertFunction(maker)
-	loop, err := makeLoop(goja.Undefined(), v.native("next", 0, t.next), v.native("state", 0, t.state), v.handler)
+	loop, err := makeLoop(goja.Undefined(), v.native("next", 0, t.next), v.native("key", 0, t.key), v.native("state", 0, t.state), v.handler)
 	must(err)
 	t.loop, _ = goja.AssertFunction(loop)
 	t.vm, t.states.vm = v, v
@@ -134,7 +144,7 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 	}
 }
 
-// next begins the next record and answers its msg, or undefined at the end of the batch.
+// next begins the next record and answers its msg, or msg.value, or undefined at the end of the batch.
 func (t *transform) next(goja.FunctionCall) goja.Value {
 	t.record++
 	if t.record >= len(t.batch.Records) {
@@ -151,7 +161,15 @@ func (t *transform) next(goja.FunctionCall) goja.Value {
 		}
 	}
 	t.calls.Store((t.calls.Load()>>1+1)<<1 | 1)
+	if t.program.flat {
+		return v.recordValue(record)
+	}
 	return v.msg(record)
+}
+
+// key answers the key of the record under way.
+func (t *transform) key(goja.FunctionCall) goja.Value {
+	return t.vm.recordKey(&t.batch.Records[t.record])
 }
 
 // state answers the state of the record under way.

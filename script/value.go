@@ -55,6 +55,7 @@ type recentLazy struct {
 type word struct {
 	text  string
 	value goja.Value
+	met   uint32 // the hash of the last one that was not kept
 }
 
 const (
@@ -128,10 +129,15 @@ func (vs *values) string(t string) goja.Value {
 		h = (h ^ uint32(t[i])) * 16777619
 	}
 	w := &vs.words[(h^h>>8)%wordSlots]
-	if w.value == nil || w.text != t {
-		w.text = strings.Clone(t)
-		w.value = vs.rt.ToValue(w.text)
+	if w.value != nil && w.text == t {
+		return w.value
 	}
+	if w.met != h { // one that comes once is not worth a copy
+		w.met = h
+		return vs.rt.ToValue(t)
+	}
+	w.text = strings.Clone(t)
+	w.value = vs.rt.ToValue(w.text)
 	return w.value
 }
 

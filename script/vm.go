@@ -3,7 +3,6 @@ package script
 import (
 	"errors"
 	"fmt"
-	"sort"
 	"strings"
 	"time"
 
@@ -112,7 +111,7 @@ func newVM(p *Program, env *Env) (*vm, error) {
 	f.deep("vars", varsValue)
 	f.deep("console", console)
 	args := []goja.Value{
-		v.native("yield", 1, v.yield), nil, v.native("returned", 1, v.returned), v.native("pass", 1, v.pass), v.native("snap", 1, v.snap),
+		v.native("yield", 1, v.yield), v.native("State", 1, v.yieldState), nil, v.native("returned", 1, v.returned), v.native("pass", 1, v.pass), v.native("snap", 1, v.snap),
 		v.native("freeze", 0, func(call goja.FunctionCall) goja.Value {
 			for i, arg := range call.Arguments {
 				f.deep(p.shared[i], arg)
@@ -125,7 +124,7 @@ func newVM(p *Program, env *Env) (*vm, error) {
 	if err != nil {
 		return nil, err
 	}
-	args[1] = over
+	args[2] = over
 	for i := range p.objects {
 		args = append(args, v.native("object", 0, v.maker(p.objects[i])))
 	}
@@ -417,10 +416,6 @@ func trim(raw []byte) []byte {
 	return raw
 }
 
-func sortMembers(raw []byte, members []rawjson.Member) {
-	sort.SliceStable(members, func(i, j int) bool { return members[i].Name(raw) < members[j].Name(raw) })
-}
-
 // convertKey is a record's key as the key of another topic.
 func (v *vm) convertKey(key []byte, from, to stream.Format) []byte {
 	switch {
@@ -430,7 +425,7 @@ func (v *vm) convertKey(key []byte, from, to stream.Format) []byte {
 		if len(key) == 0 {
 			return key
 		}
-		return v.keep0(canonical(v.arena.Grab(len(key)), trim(key)))
+		return v.keep0(rawjson.Canonical(v.arena.Grab(len(key)), key))
 	case to == stream.JSON:
 		return v.arena.Keep(rawjson.AppendString(v.arena.Grab(len(key)+8), strings.ToValidUTF8(string(key), "\uFFFD")))
 	case from == stream.JSON && len(key) > 0 && rawjson.KindOf(trim(key)[0]) == rawjson.String:
