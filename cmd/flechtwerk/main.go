@@ -6,7 +6,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
+
+// sameSignal is how long after the first signal a further one counts as the same: timeout(1) and some supervisors signal a
+// process and then its whole group.
+const sameSignal = 200 * time.Millisecond
 
 func main() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -14,11 +19,17 @@ func main() {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-signals
+		first := time.Now()
 		cancel()
-		if s, ok := (<-signals).(syscall.Signal); ok {
-			os.Exit(128 + int(s))
+		for s := range signals {
+			if time.Since(first) < sameSignal {
+				continue
+			}
+			if number, ok := s.(syscall.Signal); ok {
+				os.Exit(128 + int(number))
+			}
+			os.Exit(exitFailed)
 		}
-		os.Exit(exitFailed)
 	}()
 	p := &program{env: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}
 	os.Exit(p.start(ctx, os.Args[1:]))
