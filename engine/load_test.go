@@ -18,11 +18,15 @@ import (
 
 // The requests that faults are installed on.
 const (
-	produceRequest  = kmsg.Produce
-	endTxn          = kmsg.EndTxn
-	txnOffsetCommit = kmsg.TxnOffsetCommit
-	addOffsetsToTxn = kmsg.AddOffsetsToTxn
-	heartbeat       = kmsg.Heartbeat
+	produceRequest     = kmsg.Produce
+	endTxn             = kmsg.EndTxn
+	txnOffsetCommit    = kmsg.TxnOffsetCommit
+	addOffsetsToTxn    = kmsg.AddOffsetsToTxn
+	heartbeat          = kmsg.Heartbeat
+	initProducerID     = kmsg.InitProducerID
+	offsetFetch        = kmsg.OffsetFetch
+	offsetCommit       = kmsg.OffsetCommit
+	addPartitionsToTxn = kmsg.AddPartitionsToTxn
 )
 
 // load is a stream of records: record i has key k{i%keys}, and value i; the key's number decides the partition.
