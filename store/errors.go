@@ -8,12 +8,15 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// What can be wrong with a store. Errors of this package wrap at most one of these.
+// What can be wrong with a store.
 var (
 	// ErrInUse is when another process, or this one, has the folder open already.
 	ErrInUse = errors.New("in use by another process")
 	// ErrNotWritable is when the folder cannot be made or written to.
 	ErrNotWritable = errors.New("not writable")
+	// ErrFailed is when a DB cannot be used any more, for ErrFull, ErrCorrupt or another failure of the disk. It answers the
+	// same error to every call until the process ends.
+	ErrFailed = errors.New("the store has failed")
 	// ErrFull is when the disk has no room left.
 	ErrFull = errors.New("the disk is full")
 	// ErrCorrupt is when bytes on disk are not those that were written. The next Open sets the store aside.
@@ -23,6 +26,20 @@ var (
 	// ErrClosed is when the DB is closed, or Close has begun.
 	ErrClosed = errors.New("the store is closed")
 )
+
+// failure is what a DB answers once it has failed.
+type failure struct {
+	store, operation string
+	cause            error
+}
+
+func (f *failure) Error() string {
+	return fmt.Sprintf("state store %s: %s: %v", f.store, f.operation, f.cause)
+}
+
+func (f *failure) Unwrap() error { return f.cause }
+
+func (f *failure) Is(target error) bool { return target == ErrFailed }
 
 // classify wraps err with the sentinel that it is a case of, if any.
 func classify(err error) error {

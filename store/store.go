@@ -73,7 +73,7 @@ type DB struct {
 	closing sync.Once
 
 	// failure is written once, by whichever goroutine of ours or of Pebble's meets it first; then failed is closed.
-	failure atomic.Pointer[error]
+	failure atomic.Pointer[failure]
 	failed  chan struct{}
 }
 
@@ -294,10 +294,15 @@ func (d *DB) openPebble(memory int64) error {
 		// State is often asked for keys that it does not have.
 		options.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
-	return classifyOpen(d.guard("open", func() (err error) {
+	err := d.guard("open", func() (err error) {
 		d.pebble, err = pebble.Open(d.path(dataName), options)
 		return err
-	}))
+	})
+	var f *failure
+	if errors.As(err, &f) {
+		err = f.cause // Open names the store itself
+	}
+	return classifyOpen(err)
 }
 
 // SetAside tells whether Open replaced a corrupt store; nil if it did not.
@@ -345,8 +350,8 @@ func (d *DB) Close() error {
 
 // enter begins a use of pebble; leave ends it.
 func (d *DB) enter() error {
-	if err := d.failure.Load(); err != nil {
-		return *err
+	if f := d.failure.Load(); f != nil {
+		return f
 	}
 	if !d.users.TryRLock() { // fails only once Close has begun
 		return fmt.Errorf("state store %s: %w", d.dir, ErrClosed)
@@ -377,7 +382,7 @@ func (d *DB) guard(operation string, call func() error) error {
 	case err := <-result:
 		return err
 	case <-d.failed:
-		return *d.failure.Load()
+		return d.failure.Load()
 	}
 }
 
@@ -387,7 +392,7 @@ func (d *DB) wrap(operation string, err error) error {
 		return nil
 	}
 	if f := d.failure.Load(); f != nil {
-		return *f
+		return f
 	}
 	if err = classify(err); errors.Is(err, ErrFull) || errors.Is(err, ErrCorrupt) {
 		return d.fail(operation, err)
@@ -397,18 +402,15 @@ func (d *DB) wrap(operation string, err error) error {
 
 // fail makes err the answer of every later call, unless there is one already, and answers the one that holds.
 func (d *DB) fail(operation string, err error) error {
-	if f := d.failure.Load(); f != nil {
-		return *f
+	f := &failure{store: d.dir, operation: operation, cause: classify(err)}
+	if !d.failure.CompareAndSwap(nil, f) {
+		return d.failure.Load()
 	}
-	err = fmt.Errorf("state store %s: %s: %w", d.dir, operation, classify(err))
-	if !d.failure.CompareAndSwap(nil, &err) {
-		return *d.failure.Load()
-	}
-	if errors.Is(err, ErrCorrupt) {
-		d.noteBad(err)
+	if errors.Is(f, ErrCorrupt) {
+		d.noteBad(f)
 	}
 	close(d.failed)
-	return err
+	return f
 }
 
 // logger keeps Pebble quiet and turns its fatal errors into failures of the DB.

@@ -241,7 +241,7 @@ func TestFailedWriteStopsEveryCall(t *testing.T) {
 			for call, err := range map[string]error{
 				"get": getErr, "checkpoint": checkpointErr, "all": failure(), "clear": p.Clear(), "apply": write(9),
 			} {
-				if !errors.Is(err, test.want) {
+				if !errors.Is(err, test.want) || !errors.Is(err, ErrFailed) {
 					t.Errorf("%s: %v", call, err)
 				}
 			}
@@ -267,6 +267,9 @@ func TestDiskFullAtOpen(t *testing.T) {
 	_, err := Open(Config{Dir: "state", fs: failing(vfs.NewMem(), syscall.ENOSPC, &armed, errorfs.OpFileWrite)})
 	if !errors.Is(err, ErrFull) || armed.Load() == 0 {
 		t.Fatalf("open on a full disk: %v (faults: %d)", err, armed.Load())
+	}
+	if want := "open state store state: the disk is full: no space left on device"; err.Error() != want {
+		t.Errorf("the error is %q, want %q", err, want)
 	}
 }
 
@@ -383,7 +386,7 @@ func TestCorruptTableStopsEveryCallAndIsSetAsideNextTime(t *testing.T) {
 	if !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("read of a damaged table: %v", err)
 	}
-	if err := p.Apply(maps.All(map[string][]byte{}), at(1)); !errors.Is(err, ErrCorrupt) {
+	if err := p.Apply(maps.All(map[string][]byte{}), at(1)); !errors.Is(err, ErrCorrupt) || !errors.Is(err, ErrFailed) {
 		t.Errorf("apply after it: %v", err)
 	}
 	// The process would end now, and with it the lock.
