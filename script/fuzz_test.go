@@ -1,0 +1,234 @@
+package script
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math"
+	"reflect"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+)
+
+var fuzzTexts = []string{
+	`{"a":1,"b":[1.0,2,{"c":null}],"a":2}`, `{"n":9223372036854775808,"f":1e400,"z":-0,"s":"\u00e9\ud800"}`, `[1,[2,[3,{}]]]`, `"é😀"`, `null`,
+	`{"10":1,"9":{"x":1},"__proto__":{"a":1},"toString":"x","":true}`, ` { "a" : { "b" : [ ] } } `, `1e-7`, `{"\u0061":1,"a":2}`,
+}
+
+// program runs one body over records of any JSON, in both representations.
+type program struct{ lazy, plain stream.Transform }
+
+func newProgram(f testing.TB, body string) program {
+	p, err := Compile(Source{Body: bodyText(body)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	var made program
+	for _, plain := range []bool{false, true} {
+		plainValues = plain
+		tr, err := p.NewTransform(Env{Outputs: out, Initial: []byte(`{"n":0}`)})
+		if err != nil {
+			f.Fatal(err)
+		}
+		if plain {
+			made.plain = tr
+		} else {
+			made.lazy = tr
+		}
+	}
+	plainValues = false
+	return made
+}
+
+func (p program) run(tr stream.Transform, text []byte, kind rawjson.Kind, members []rawjson.Member) string {
+	in := &stream.Input{Name: "in", Topic: stream.Topic{Name: "in", Key: stream.String}}
+	b := &stream.Batch{States: storeMap{}, Fail: func(_ int, err error) error { return err }}
+	for range 2 {
+		b.Records = append(b.Records, stream.Record{Input: in, Key: []byte("k"), StateKey: "k", Value: text, Kind: kind, Members: members})
+	}
+	if err := tr.Run(context.Background(), b); err != nil {
+		return showError(err)
+	}
+	tr.Forget()
+	return effects(b)
+}
+
+// FuzzRepresentations does every kind of work on values of random texts and wants the same over lazy and ordinary objects.
+func FuzzRepresentations(f *testing.F) {
+	for _, text := range fuzzTexts {
+		f.Add([]byte(text), "a", "b")
+	}
+	p := newProgram(f, `
+		const v = msg.value;
+		yield Message({ value: v });
+		if (v === null || typeof v !== 'object') return;
+		const [n, m] = msg.headers.names.split('\n');
+		yield Message({ value: [Object.keys(v), JSON.stringify(v), v[n], n in v, m in v] });
+		yield Message({ value: { ...v, added: 1, [n]: v[m] } });
+		yield Message({ value: { ...v, n: v.n, added: 1 } });
+		const copy = { first: 1, ...v, ...v[n] };
+		yield Message({ value: copy });
+		delete v[n];
+		yield Message({ value: v });
+		v[n] = v[m];
+		v[m] = v[m];
+		v.deep = { v: v[m] };
+		yield Message({ value: v });
+		for (const k in v) if (v[k] && typeof v[k] === 'object') v[k].touched = k;
+		yield Message({ value: { ...copy, last: v } });
+		state.n++;
+		state[m] = v[n];
+		state.all = v;
+		yield State(state);
+		state.all.gone = 1;
+		yield Message({ value: { n: state.n } });`)
+	f.Fuzz(func(t *testing.T, text []byte, n, m string) {
+		kind, members, err := rawjson.Check(text, nil)
+		if err != nil || len(text) > 4096 || !utf8.ValidString(n) || !utf8.ValidString(m) {
+			return
+		}
+		run := func(tr stream.Transform) string {
+			in := &stream.Input{Name: "in", Topic: stream.Topic{Name: "in", Key: stream.String}}
+			b := &stream.Batch{States: storeMap{}, Fail: func(int, error) error { return nil }}
+			for range 2 {
+				b.Records = append(b.Records, stream.Record{Input: in, Key: []byte("k"), StateKey: "k", Value: text, Kind: kind, Members: members,
+					Headers: []stream.Header{{Key: "names", Value: []byte(n + "\n" + m)}}})
+			}
+			var failed []string
+			b.Fail = func(_ int, err error) error { failed = append(failed, showError(err)); return nil }
+			if err := tr.Run(context.Background(), b); err != nil {
+				t.Fatal(err)
+			}
+			tr.Forget()
+			for _, message := range b.Messages {
+				if _, _, err := rawjson.Check(message.Value, nil); message.Value != nil && err != nil {
+					t.Fatalf("%q is no JSON: %v", message.Value, err)
+				}
+			}
+			for _, change := range b.Changes {
+				if _, _, err := rawjson.Check(change.Value, nil); change.Value != nil && err != nil {
+					t.Fatalf("the state %q is no JSON: %v", change.Value, err)
+				}
+			}
+			return effects(b) + "failed: " + joinLines(failed)
+		}
+		if lazy, plain := run(p.lazy), run(p.plain); lazy != plain {
+			t.Fatalf("%q %q %q\nlazy\n%s\nplain\n%s", text, n, m, lazy, plain)
+		}
+	})
+}
+
+func joinLines(list []string) string {
+	var b bytes.Buffer
+	for _, s := range list {
+		b.WriteString(s)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// FuzzConversion takes a value apart and builds it again in JavaScript, and wants what encoding/json reads from the text.
+func FuzzConversion(f *testing.F) {
+	for _, text := range fuzzTexts {
+		f.Add([]byte(text))
+	}
+	p := newProgram(f, `
+		const copy = x => Array.isArray(x) ? x.map(copy) : x && typeof x === 'object' ? Object.fromEntries(Object.entries(x).map(([k, v]) => [k, copy(v)])) : x;
+		yield Message({ value: { v: copy(msg.value) } });`)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		kind, members, err := rawjson.Check(text, nil)
+		if err != nil || len(text) > 4096 {
+			return
+		}
+		var want any
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		if err := d.Decode(&want); err != nil {
+			t.Fatal(err)
+		}
+		for _, tr := range []stream.Transform{p.lazy, p.plain} {
+			got := p.run(tr, text, kind, members)
+			if len(got) > 6 && got[:5] != "out k" {
+				if !hasHuge(want) && !bytes.Contains(text, []byte("__proto__")) {
+					t.Fatalf("%q: %s", text, got)
+				}
+				continue
+			}
+			var back struct{ V any }
+			line := []byte(got[len("out k="):])
+			d := json.NewDecoder(bytes.NewReader(line))
+			d.UseNumber()
+			if err := d.Decode(&back); err != nil {
+				t.Fatalf("%q: %q: %v", text, line, err)
+			}
+			if !bytes.Contains(text, []byte("__proto__")) && !same(want, back.V) {
+				t.Fatalf("%q became %q", text, line)
+			}
+		}
+	})
+}
+
+// hasHuge tells whether a value has a number that is no finite double, which cannot be written anew.
+func hasHuge(v any) bool {
+	switch v := v.(type) {
+	case json.Number:
+		f, _ := v.Float64()
+		return math.IsInf(f, 0)
+	case []any:
+		for _, e := range v {
+			if hasHuge(e) {
+				return true
+			}
+		}
+	case map[string]any:
+		for _, e := range v {
+			if hasHuge(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func same(a, b any) bool {
+	switch a := a.(type) {
+	case json.Number:
+		n, ok := b.(json.Number)
+		if !ok {
+			return false
+		}
+		if rawjson.IsInteger([]byte(a)) && rawjson.IsInteger([]byte(n)) {
+			return a == n || a == "-0" && n == "0"
+		}
+		x, _ := a.Float64()
+		y, _ := n.Float64()
+		return x == y
+	case []any:
+		list, ok := b.([]any)
+		if !ok || len(a) != len(list) {
+			return false
+		}
+		for i := range a {
+			if !same(a[i], list[i]) {
+				return false
+			}
+		}
+		return true
+	case map[string]any:
+		o, ok := b.(map[string]any)
+		if !ok || len(a) != len(o) {
+			return false
+		}
+		for k := range a {
+			if !same(a[k], o[k]) {
+				return false
+			}
+		}
+		return true
+	default:
+		return reflect.DeepEqual(a, b)
+	}
+}
