@@ -78,10 +78,9 @@ func tailOnce(ctx context.Context, cl *kgo.Client, short bool, fn func(TailRecor
 	}
 	fetches := cl.PollFetches(poll)
 	for _, e := range fetches.Errors() {
-		if errors.Is(e.Err, context.Canceled) || errors.Is(e.Err, context.DeadlineExceeded) {
-			continue
+		if denied(e.Err) { // kgo tries again after any other error
+			return fmt.Errorf("%w: read topic %s: %w", ErrSurroundings, e.Topic, e.Err)
 		}
-		return fmt.Errorf("read topic %s: %w", e.Topic, e.Err)
 	}
 	for r := range fetches.RecordsAll() {
 		t := TailRecord{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp.UnixMilli(), Key: r.Key, Value: r.Value}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -154,7 +153,10 @@ func (r *running) run(ctx context.Context) error {
 	err := r.engine.Run(work)
 	note()
 	stop()
-	return errors.Join(err, group.Wait())
+	if other := group.Wait(); err == nil {
+		err = other
+	}
+	return err
 }
 
 // chosen are the pipelines with those stages only that names says; without names, all of them.
