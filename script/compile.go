@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sort"
 	"strings"
-	"sync"
 
 	"github.com/dop251/goja"
 	"github.com/dop251/goja/ast"
@@ -277,6 +276,7 @@ func (c *compilation) join() *Program {
 		c.reportCompiler(src, err)
 		return nil
 	}
+	src.index() // from now on it is shared
 	return p
 }
 
@@ -382,7 +382,8 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 		args := c.Kind.arguments()
 		names := args[:]
 		if p := r.program; r.flat && !r.whole {
-			if p.flat, p.readsKey = true, r.key; p.readsKey {
+			p.flat, p.readsValue, p.readsKey = true, r.value, r.key
+			if p.readsKey {
 				names = []string{nameValue, nameKey, args[1]}
 			} else {
 				names = []string{nameValue, args[1]}
@@ -510,40 +511,4 @@ func (p *Program) parameters() []string {
 		names = append(names, fmt.Sprint(nameEmit, i))
 	}
 	return append(names, p.builtins...)
-}
-
-// builtinNames are the names that every VM has.
-var builtinNames = sync.OnceValue(func() map[string]bool {
-	names := map[string]bool{}
-	for _, name := range goja.New().GlobalObject().GetOwnPropertyNames() {
-		if _, refused := refusedNames[name]; !refused {
-			names[name] = true
-		}
-	}
-	return names
-})
-
-// exoticNames let a script run code in, or forbid, plain reads and writes of an object's members. A script that has one of
-// them works on ordinary objects.
-var exoticNames = map[string]bool{
-	"freeze": true, "seal": true, "preventExtensions": true, "defineProperty": true, "defineProperties": true, "__defineGetter__": true,
-	"__defineSetter__": true, "Proxy": true, "Reflect": true, "Symbol": true, "setPrototypeOf": true, "__proto__": true, "toPrimitive": true,
-}
-
-// refusedNames are built-ins that are taken away, with what to do instead.
-var refusedNames = map[string]string{
-	"eval":       "write the code where it runs",
-	"Function":   "write the function where it is used",
-	"setTimeout": "there are no timers in a body", "setInterval": "there are no timers in a body",
-	"process": "settings come in through vars",
-	"require": "put shared code into functions",
-	"window":  "a body runs on a server", "document": "a body runs on a server",
-}
-
-// laterNames belong to the language but not yet to the engine.
-var laterNames = map[string]string{
-	"fetch": "", "configs": "", "memo": "", "memory": "", "json": "use JSON", "URL": "", "URLSearchParams": "", "TextEncoder": "", "TextDecoder": "",
-	"structuredClone": "", "equal": "", "hash": "", "hmac": "", "hex": "", "base64": "", "gunzip": "", "inflate": "", "inflateRaw": "",
-	"unzip": "", "csv": "", "xml": "", "protobuf": "", "num": "use Number", "time": "use Date", "murmur2": "", "log": "use console",
-	"metrics": "", "tables": "", "timer": "", "Timer": "", "window": "", "result": "", "response": "",
 }

@@ -53,7 +53,7 @@ type Program struct {
 	plain bool
 
 	// flat says that the body takes msg.value and, if it reads it, msg.key in place of msg.
-	flat, readsKey bool
+	flat, readsValue, readsKey bool
 
 	yields, namesState, yieldsMessage bool
 }

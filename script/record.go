@@ -35,6 +35,7 @@ func (v *vm) msg(record *stream.Record) *goja.Object {
 	return v.rt.NewDynamicObject(m)
 }
 
+// named tells whether the input has a name of its own, which is then shown; it can be read in any case.
 func (m *message) named() bool { return m.record.Input.Name != m.record.Input.Topic.Name }
 
 // Get implements goja.DynamicObject.
@@ -71,9 +72,7 @@ func (m *message) Get(name string) goja.Value {
 		}
 		return m.headers
 	case "input":
-		if m.named() {
-			return v.values.string(record.Input.Name)
-		}
+		return v.values.string(record.Input.Name)
 	}
 	return nil
 }
@@ -108,7 +107,7 @@ func (m *message) Has(name string) bool {
 		return hasOwn(m.own, name)
 	}
 	if name == "input" {
-		return m.named()
+		return true
 	}
 	for _, n := range messageNames {
 		if n == name {

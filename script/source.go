@@ -48,13 +48,17 @@ func (s *source) add(text *stream.Text, blanked string) {
 
 // offset is the byte of the joined text at a line and column as goja counts them.
 func (s *source) offset(line, column int) int {
-	if s.lines == nil {
-		s.lines = gojaLines(s.text.String())
-	}
+	s.index()
 	if line < 1 || line > len(s.lines) {
 		return -1
 	}
 	return s.lines[line-1] + column - 1
+}
+
+func (s *source) index() {
+	if s.lines == nil {
+		s.lines = gojaLines(s.text.String())
+	}
 }
 
 // find is the part that offset lies in, or nil for generated text. The end of a part belongs to it: errors at the end of a

@@ -26,7 +26,7 @@ func (p *Program) NewTransform(env Env) (stream.Transform, error) {
 	if err := t.renew(); err != nil {
 		return nil, err
 	}
-	t.states.initial.raw = trim(t.vm.initial)
+	t.states.initial.raw = t.vm.initial
 	t.states.initial.scan()
 	return t, nil
 }
@@ -161,10 +161,14 @@ func (t *transform) next(goja.FunctionCall) goja.Value {
 		}
 	}
 	t.calls.Store((t.calls.Load()>>1+1)<<1 | 1)
-	if t.program.flat {
+	switch {
+	case !t.program.flat:
+		return v.msg(record)
+	case t.program.readsValue:
 		return v.recordValue(record)
+	default:
+		return goja.Null()
 	}
-	return v.msg(record)
 }
 
 // key answers the key of the record under way.

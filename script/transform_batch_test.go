@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlclark/regexp2/v2"
+
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
@@ -485,7 +487,7 @@ func TestMessageDefaultsAndMembers(t *testing.T) {
 
 func TestW2InputFormats(t *testing.T) {
 	env := Env{Outputs: []*stream.Topic{{Name: "text", Key: stream.String, Value: stream.String}}}
-	tr := newTransform(t, env, "yield Message({key: null, value: JSON.stringify([msg.key, msg.value, typeof msg.value, msg.input ?? null])})")
+	tr := newTransform(t, env, "yield Message({key: null, value: JSON.stringify([msg.key, msg.value, typeof msg.value, msg.input])})")
 	show := func(in stream.Input, key, value []byte) string {
 		b := newBatch(t, nil, input{"k", `{}`})
 		in.Topic.Name = "in"
@@ -503,11 +505,11 @@ func TestW2InputFormats(t *testing.T) {
 	text := stream.Topic{Key: stream.String, Value: stream.String}
 	bytes := stream.Topic{Key: stream.Bytes, Value: stream.Bytes}
 	json := stream.Topic{Key: stream.JSON}
-	expect(t, show(stream.Input{Topic: text}, nil, []byte("é")), `[null,"é","string",null]`)
+	expect(t, show(stream.Input{Topic: text}, nil, []byte("é")), `[null,"é","string","in"]`)
 	expect(t, show(stream.Input{Topic: text, Name: "events"}, []byte("k"), nil), `["k",null,"object","events"]`)
-	expect(t, show(stream.Input{Topic: bytes}, []byte{1}, []byte{2, 255}), `[{"0":1},{"0":2,"1":255},"object",null]`)
-	expect(t, show(stream.Input{Topic: json}, []byte(` {"b":1}`), []byte(`[1]`)), `[{"b":1},[1],"object",null]`)
-	expect(t, show(stream.Input{Topic: json}, []byte(`5`), []byte(`"x"`)), `[5,"x","string",null]`)
+	expect(t, show(stream.Input{Topic: bytes}, []byte{1}, []byte{2, 255}), `[{"0":1},{"0":2,"1":255},"object","in"]`)
+	expect(t, show(stream.Input{Topic: json}, []byte(` {"b":1}`), []byte(`[1]`)), `[{"b":1},[1],"object","in"]`)
+	expect(t, show(stream.Input{Topic: json}, []byte(`5`), []byte(`"x"`)), `[5,"x","string","in"]`)
 }
 
 // Random work on objects gives the same over both representations.
@@ -557,5 +559,17 @@ func TestRandomScriptsAgree(t *testing.T) {
 		if got[0] != got[1] {
 			t.Fatalf("%s\nlazy  %s\nplain %s", body.String(), got[0], got[1])
 		}
+	}
+}
+
+// A match that nothing interrupts ends by its own timeout, and the script then by the pending interrupt.
+func TestTimeoutOfRegularExpressions(t *testing.T) {
+	regexp2.DefaultMatchTimeout = 300 * time.Millisecond
+	defer func() { regexp2.DefaultMatchTimeout = longestMatch }()
+	tr := newTransform(t, Env{Timeout: 50 * time.Millisecond}, "const hit = /^(?=(a+)+$)a/.test('a'.repeat(40) + '!');\nyield Message({value: hit})")
+	err := tr.Run(context.Background(), newBatch(t, nil, input{"k", `{}`}))
+	var e *Error
+	if !errors.As(err, &e) || e.Code() != CodeTimeout {
+		t.Fatal(err)
 	}
 }

@@ -14,7 +14,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	time.Local = time.UTC
 	os.Exit(m.Run())
 }
 

@@ -74,12 +74,12 @@ type vm struct {
 // newVM makes a VM, evaluates the functions and finds the handler.
 func newVM(p *Program, env *Env) (*vm, error) {
 	rt := goja.New()
-	v := &vm{rt: rt, program: p, env: env, initial: env.Initial}
+	v := &vm{rt: rt, program: p, env: env, initial: trim(env.Initial)}
 	v.values = newValues(rt, plainValues || p.plain)
 	v.ordinary = newValues(rt, true)
 	v.ordinary.parse = true
 	v.encoder = encoder{vm: v, limit: maxValue}
-	if v.initial == nil {
+	if len(v.initial) == 0 {
 		v.initial = []byte("{}")
 	}
 	rt.SetMaxCallStackSize(maxCallDepth)

@@ -1,0 +1,220 @@
+package script
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/dop251/goja"
+	"github.com/dop251/goja/ast"
+)
+
+// binding is what a name stands for.
+type binding uint8
+
+const (
+	local  binding = iota // declared by the script inside a function: its own
+	shared                // declared by functions or at the top of a module: frozen, one for all calls
+	given                 // msg, config: the body's arguments
+	state                 // the body's argument state
+	fixed                 // Message, State, vars, console
+)
+
+type scope struct {
+	outer *scope
+	names map[string]binding
+}
+
+func (r *rewriter) push() { r.scope = &scope{outer: r.scope, names: map[string]binding{}} }
+func (r *rewriter) pop()  { r.scope = r.scope.outer }
+
+func (r *rewriter) look(name string) (binding, bool) {
+	for s := r.scope; s != nil; s = s.outer {
+		if b, ok := s.names[name]; ok {
+			return b, true
+		}
+	}
+	return 0, false
+}
+
+// reference resolves a name that is read.
+func (r *rewriter) reference(id *ast.Identifier) {
+	name := id.Name.String()
+	r.exotic = r.exotic || exoticNames[name]
+	if b, ok := r.look(name); ok {
+		switch {
+		case b == given:
+			r.whole = true
+		case b == state || b == fixed && name == "State":
+			r.program.namesState = true
+		case b == fixed && name == "Message":
+			r.program.yieldsMessage = true
+		}
+		return
+	}
+	if name == "arguments" && r.inFunction {
+		return
+	}
+	if name == "Promise" {
+		r.refuseAwait(id.Idx, "Promise")
+		return
+	}
+	if r.known[name] {
+		r.reached[name] = true
+		return
+	}
+	r.unknown(id)
+}
+
+func (r *rewriter) unknown(id *ast.Identifier) {
+	name := id.Name.String()
+	if name == "yield" {
+		r.refuse(id.Idx, "script.yield", innerYieldHint, innerYieldMessage)
+		return
+	}
+	if name == "arguments" {
+		r.refuse(id.Idx, "script.unknown_name", "name them: (...args) =>", "arguments is not there")
+		return
+	}
+	if hint, ok := laterNames[name]; ok {
+		r.refuse(id.Idx, "script.not_supported", hint, "%s is not supported yet", name)
+		return
+	}
+	if hint, ok := refusedNames[name]; ok {
+		r.refuse(id.Idx, "script.unknown_name", hint, "%s is not there", name)
+		return
+	}
+	hint := "declare it, or pass a setting in through vars"
+	var names []string
+	for s := r.scope; s != nil; s = s.outer {
+		for n := range s.names {
+			names = append(names, n)
+		}
+	}
+	if near := nearest(name, names); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	} else if name == "msg" || name == "state" || name == "config" {
+		hint = fmt.Sprintf("only the body knows %s: give it to the function as an argument", name)
+	} else {
+		names = names[:0]
+		for n := range r.known {
+			names = append(names, n)
+		}
+		if near := nearest(name, names); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+	}
+	r.refuse(id.Idx, "script.unknown_name", hint, "nothing is called %q here", name)
+}
+
+// assigned resolves a name that is written.
+func (r *rewriter) assigned(id *ast.Identifier) {
+	name := id.Name.String()
+	b, ok := r.look(name)
+	switch {
+	case ok && b == shared:
+		r.refuse(id.Idx, "script.shared_assignment", "what one call may keep for the next is its State", "%s is shared by all calls and cannot be assigned", name)
+	case ok && b == fixed:
+		r.refuse(id.Idx, "script.shared_assignment", "declare a variable of your own with another name", "%s cannot be assigned", name)
+	case !ok && r.known[name]:
+		r.refuse(id.Idx, "script.shared_assignment", "declare a variable of your own with another name", "the built-in %s cannot be assigned", name)
+	default:
+		r.reference(id)
+	}
+}
+
+// declare enters the names of a binding target into the scope.
+func (r *rewriter) declare(target ast.Expression, b binding) {
+	switch t := target.(type) {
+	case *ast.Identifier:
+		r.scope.names[t.Name.String()] = b
+	case *ast.ObjectPattern:
+		for _, p := range t.Properties {
+			switch p := p.(type) {
+			case *ast.PropertyShort:
+				r.scope.names[p.Name.Name.String()] = b
+			case *ast.PropertyKeyed:
+				r.declare(p.Value, b)
+			}
+		}
+		if t.Rest != nil {
+			r.declare(t.Rest, b)
+		}
+	case *ast.ArrayPattern:
+		for _, e := range t.Elements {
+			if e != nil {
+				r.declare(e, b)
+			}
+		}
+		if t.Rest != nil {
+			r.declare(t.Rest, b)
+		}
+	case *ast.AssignExpression:
+		r.declare(t.Left, b)
+	case *ast.Binding:
+		r.declare(t.Target, b)
+	}
+}
+
+func (r *rewriter) declareVars(list []*ast.VariableDeclaration, b binding) {
+	for _, v := range list {
+		for _, item := range v.List {
+			r.declare(item.Target, b)
+		}
+	}
+}
+
+// declareBlock enters what a block's own statements declare.
+func (r *rewriter) declareBlock(list []ast.Statement, b binding) {
+	for _, s := range list {
+		switch s := s.(type) {
+		case *ast.LexicalDeclaration:
+			for _, item := range s.List {
+				r.declare(item.Target, b)
+			}
+		case *ast.FunctionDeclaration:
+			if s.Function.Name != nil {
+				r.declare(s.Function.Name, b)
+			}
+		case *ast.ClassDeclaration:
+			if s.Class.Name != nil {
+				r.declare(s.Class.Name, b)
+			}
+		}
+	}
+}
+
+// builtinNames are the names that every VM has.
+var builtinNames = sync.OnceValue(func() map[string]bool {
+	names := map[string]bool{}
+	for _, name := range goja.New().GlobalObject().GetOwnPropertyNames() {
+		if _, refused := refusedNames[name]; !refused {
+			names[name] = true
+		}
+	}
+	return names
+})
+
+// exoticNames let a script run code in, or forbid, plain reads and writes of an object's members. A script that has one of
+// them works on ordinary objects.
+var exoticNames = map[string]bool{
+	"freeze": true, "seal": true, "preventExtensions": true, "defineProperty": true, "defineProperties": true, "__defineGetter__": true,
+	"__defineSetter__": true, "Proxy": true, "Reflect": true, "Symbol": true, "setPrototypeOf": true, "__proto__": true, "toPrimitive": true,
+}
+
+// refusedNames are built-ins that are taken away, with what to do instead.
+var refusedNames = map[string]string{
+	"eval":       "write the code where it runs",
+	"Function":   "write the function where it is used",
+	"setTimeout": "there are no timers in a body", "setInterval": "there are no timers in a body",
+	"process": "settings come in through vars",
+	"require": "put shared code into functions",
+	"window":  "a body runs on a server", "document": "a body runs on a server",
+}
+
+// laterNames belong to the language but not yet to the engine.
+var laterNames = map[string]string{
+	"fetch": "", "configs": "", "memo": "", "memory": "", "json": "use JSON", "URL": "", "URLSearchParams": "", "TextEncoder": "", "TextDecoder": "",
+	"structuredClone": "", "equal": "", "hash": "", "hmac": "", "hex": "", "base64": "", "gunzip": "", "inflate": "", "inflateRaw": "",
+	"unzip": "", "csv": "", "xml": "", "protobuf": "", "num": "use Number", "time": "use Date", "murmur2": "", "log": "use console",
+	"metrics": "", "tables": "", "timer": "", "Timer": "", "window": "", "result": "", "response": "",
+}
