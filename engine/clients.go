@@ -23,6 +23,7 @@ const (
 	rebalanceTimeout   = 60 * time.Second       // how long members may take to rejoin
 	maxDecompressed    = 256 << 20              // bytes of one decompressed record batch
 	defaultBatch       = 1_000_012              // bytes of a record batch for a topic whose limit is unknown: kgo's own default
+	minBatch           = 512                    // bytes of a record batch: kgo refuses to produce with a lower limit
 	maxBatch           = 64 << 20               // bytes of a record batch, whatever a topic takes
 	fetchBytes         = 16 << 20               // bytes of one fetch response
 	fetchWait          = 250 * time.Millisecond // how long the broker may hold a fetch open: a partition that is resumed waits for it

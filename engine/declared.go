@@ -126,15 +126,15 @@ func (d *declared) make(r *stream.Record, arena *stream.Arena) (m stream.Message
 		}
 	}
 	if size := len(m.Key) + len(m.Value); m.Topic.MaxMessage > 0 && size > m.Topic.MaxMessage {
-		return m, tooLarge(m.Topic, r.Key, size)
+		return m, tooLarge(m.Topic.Name, m.Key, size, m.Topic.MaxMessage)
 	}
 	return m, nil
 }
 
 // tooLarge is a record that its topic does not take.
-func tooLarge(topic *stream.Topic, key []byte, size int) error {
-	return &codedError{code: "record.too_large", text: fmt.Sprintf("the record for topic %s of key %s has %d bytes, and the topic's max.message.bytes is %d",
-		topic.Name, shortKey(rawjson.View(key)), size, topic.MaxMessage)}
+func tooLarge(topic string, key []byte, size, limit int) error {
+	return &codedError{code: "record.too_large", text: fmt.Sprintf("the record for topic %s of key %s has %d bytes, and the topic's max.message.bytes was %d at start; "+
+		"send less in one record, or raise max.message.bytes of the topic", topic, shortKey(rawjson.View(key)), size, limit)}
 }
 
 // keep is Arena.Keep for a piece that may be empty and still is no null.

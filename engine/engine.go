@@ -185,11 +185,11 @@ type stage struct {
 // maxMessage is the largest batch of records that a topic takes, in bytes, as far as the stage knows.
 func (s *stage) maxMessage(topic string) int32 {
 	if topic == s.changelog && s.maxState > 0 {
-		return int32(min(s.maxState, maxBatch))
+		return int32(min(max(s.maxState, minBatch), maxBatch))
 	}
 	for _, out := range s.outputs {
 		if out.Name == topic && out.MaxMessage > 0 {
-			return int32(min(out.MaxMessage, maxBatch))
+			return int32(min(max(out.MaxMessage, minBatch), maxBatch))
 		}
 	}
 	return defaultBatch

@@ -29,6 +29,8 @@ type producer struct {
 
 	slab    []kgo.Record
 	failure promiseFailure
+	// alone lets every record go out in a batch of its own, so that the broker's refusal of a batch names one record.
+	alone bool
 }
 
 // maxResends is how often offsets are sent again before the task starts anew.
@@ -47,12 +49,16 @@ type promiseFailure struct {
 	mu     sync.Mutex
 	record *kgo.Record
 	err    error
+	count  int // of records that failed
 }
 
 // recordError is the broker's or client's refusal of one record for what it is, as against trouble on the way.
 type recordError struct {
 	index int // in transaction.messages, or beyond it in transaction.changes
 	err   error
+	// among says that other records were refused with it: a broker refuses a batch as a whole, and any of them may be to
+	// blame.
+	among bool
 }
 
 func (e *recordError) Error() string { return e.err.Error() }
@@ -80,10 +86,11 @@ type committed struct {
 }
 
 func newProducer(k *kafka, id string, group membership, maxBytes func(topic string) int32) (*producer, error) {
+	p := &producer{k: k, id: id, group: group}
 	opts := append(killOnEndSent(),
 		kgo.TransactionalID(id),
 		kgo.TransactionTimeout(transactionTimeout),
-		kgo.RecordPartitioner(newPartitioner()),
+		kgo.RecordPartitioner(newPartitioner(p.beyond)),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.ProducerBatchMaxBytesFn(maxBytes),
 		kgo.ManualFlushing(),
@@ -95,7 +102,8 @@ func newProducer(k *kafka, id string, group membership, maxBytes func(topic stri
 	if err != nil {
 		return nil, err
 	}
-	return &producer{k: k, cl: cl, id: id, group: group}, nil
+	p.cl = cl
+	return p, nil
 }
 
 func (p *producer) close() { p.cl.Close() }
@@ -115,8 +123,19 @@ func (p *producer) promised(r *kgo.Record, err error) {
 	}
 	p.failure.mu.Lock()
 	defer p.failure.mu.Unlock()
+	p.failure.count++
 	if p.failure.err == nil {
 		p.failure.record, p.failure.err = r, err
+	}
+}
+
+// beyond is called for a record that asks for a partition which its topic does not have, before its promise.
+func (p *producer) beyond(r *kgo.Record, partitions int) {
+	p.failure.mu.Lock()
+	defer p.failure.mu.Unlock()
+	if p.failure.err == nil {
+		p.failure.record, p.failure.err = r, &codedError{code: "message.partition",
+			text: fmt.Sprintf("the message is for partition %d of topic %s, which has %d", r.Partition, r.Topic, partitions)}
 	}
 }
 
@@ -162,8 +181,12 @@ func (p *producer) produce(ctx context.Context, tx *transaction) error {
 		p.slab = make([]kgo.Record, n, n+n/4)
 	}
 	p.slab = p.slab[:n]
-	p.failure.record, p.failure.err = nil, nil
+	p.failure.record, p.failure.err, p.failure.count = nil, nil, 0
 	promise := p.promised
+	every := flushRecords
+	if p.alone {
+		every = 1
+	}
 	for i := range tx.messages {
 		m, r := &tx.messages[i], &p.slab[i]
 		*r = kgo.Record{Topic: m.Topic.Name, Partition: m.Partition, Key: m.Key, Value: m.Value, Timestamp: time.UnixMilli(m.Timestamp)}
@@ -174,7 +197,7 @@ func (p *producer) produce(ctx context.Context, tx *transaction) error {
 			}
 		}
 		p.cl.Produce(ctx, r, promise)
-		if (i+1)%flushRecords == 0 {
+		if (i+1)%every == 0 {
 			if err := p.flush(ctx, tx); err != nil {
 				return err
 			}
@@ -185,7 +208,7 @@ func (p *producer) produce(ctx context.Context, tx *transaction) error {
 		c, r := &tx.changes[i], &p.slab[len(tx.messages)+i]
 		*r = kgo.Record{Topic: tx.changelog, Partition: tx.partition, Key: []byte(c.Key), Value: c.Value, Timestamp: now}
 		p.cl.Produce(ctx, r, promise)
-		if (i+1)%flushRecords == 0 {
+		if (i+1)%every == 0 {
 			if err := p.flush(ctx, tx); err != nil {
 				return err
 			}
@@ -202,7 +225,7 @@ func (p *producer) flush(ctx context.Context, tx *transaction) error {
 	if err := p.failure.err; err != nil {
 		for i := range p.slab {
 			if &p.slab[i] == p.failure.record && ofRecord(err) {
-				return &recordError{index: i, err: err}
+				return &recordError{index: i, err: err, among: p.failure.count > 1}
 			}
 		}
 		return fmt.Errorf("produce to %s: %w", p.failure.record.Topic, err)
@@ -215,12 +238,13 @@ func (p *producer) flush(ctx context.Context, tx *transaction) error {
 
 // ofRecord tells whether a produce error lies in the record itself.
 func ofRecord(err error) bool {
-	for _, e := range []error{kerr.MessageTooLarge, kerr.InvalidRecord, kerr.RecordListTooLarge, kerr.InvalidTimestamp, kerr.CorruptMessage} {
+	for _, e := range []error{kerr.MessageTooLarge, kerr.InvalidRecord, kerr.RecordListTooLarge, kerr.InvalidTimestamp} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
-	return false
+	coded := (*codedError)(nil)
+	return errors.As(err, &coded)
 }
 
 // abort ends the transaction without effect and answers why. If the abort itself fails the broker does it, at the fence of

@@ -499,7 +499,7 @@ func seedTopic(ctx context.Context, k *kafka, adm *kadm.Client, t *pipeline.Topi
 	cl, err := k.client(
 		kgo.TransactionalID(seedID(t.Name)),
 		kgo.TransactionTimeout(seedTimeout),
-		kgo.RecordPartitioner(newPartitioner()),
+		kgo.RecordPartitioner(newPartitioner(nil)),
 		kgo.ManualFlushing(),
 		kgo.MaxBufferedRecords(2*seedFlush),
 		kgo.ConcurrentTransactionsBackoff(5*time.Millisecond),

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/flechtwerk/flechtwerk/engine/expr"
@@ -115,11 +116,17 @@ func (b *batches) step(ctx context.Context) error {
 	if err := b.handle(ctx); err != nil {
 		return err
 	}
+	b.task.producer.alone = false
 	for {
 		err := b.commit(ctx, taken)
 		refused := (*recordError)(nil)
 		if !errors.As(err, &refused) {
 			return err
+		}
+		if p := b.task.producer; refused.among && !p.alone {
+			// Which of several it was shows when each is sent by itself.
+			p.alone = true
+			continue
 		}
 		// The broker refuses a record for what it is. Its input follows on_error, and the batch runs again without it: what
 		// was made after it may rest on its state.
@@ -210,15 +217,17 @@ func shortKey(key string) string {
 
 // exclude takes the input of a refused output out of the batch and runs the rest again.
 func (b *batches) exclude(ctx context.Context, refused *recordError) error {
-	from, topic := 0, ""
+	from, topic, why := 0, "", refused.err
 	if refused.index < len(b.batch.Messages) {
 		m := &b.batch.Messages[refused.index]
 		from, topic = m.From, m.Topic.Name
+		if errors.Is(why, kerr.MessageTooLarge) {
+			why = tooLarge(topic, m.Key, len(m.Key)+len(m.Value), int(b.task.g.s.maxMessage(topic)))
+		}
 	} else {
 		c := &b.batch.Changes[refused.index-len(b.batch.Messages)]
 		from, topic = c.From, b.task.g.s.changelog
 	}
-	why := refused.err
 	if coded := (*codedError)(nil); !errors.As(why, &coded) {
 		why = fmt.Errorf("the broker refused its record for topic %s: %w", topic, why)
 	}
