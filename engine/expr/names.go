@@ -87,6 +87,9 @@ func hintForName(name string, scope []string) string {
 	if slices.Contains([]string{"key", "value", "headers", "timestamp", "topic", "partition", "offset"}, name) {
 		return "there is no record here; in scope: " + list(scope)
 	}
+	if slices.Contains(scope, "config") && (name == "state" || name == "now") {
+		return "which configs there are does not change with " + map[string]string{"state": "their state", "now": "the time"}[name] + "; in scope: " + list(scope)
+	}
 	if hint := elsewhere[name]; hint != "" {
 		return hint
 	}

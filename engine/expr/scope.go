@@ -14,6 +14,9 @@ var (
 	Record = Scope{names: []string{"key", "value", "headers", "timestamp", "topic", "partition", "offset", "vars", "now"}}
 	// Config is the scope of an extractor's expressions.
 	Config = Scope{names: []string{"config", "state", "vars", "now"}}
+	// Choice is the scope of what chooses an extractor's configs, before they have a state: the same config is chosen
+	// always or never.
+	Choice = Scope{names: []string{"config", "vars"}}
 )
 
 // VarKind is what is known of a declared var.

@@ -21,9 +21,8 @@ func (d *draft) build() {
 	if d.pipe.Vars == nil {
 		d.pipe.Vars = []byte("{}")
 	}
-	if spec.Functions.given() {
-		d.pipe.Functions = append(d.pipe.Functions, spec.Functions.Text)
-	}
+	d.pipe.Functions = spec.Functions.Texts
+	d.pipe.Fetch = d.fetch()
 	for i := range spec.Topics.Items {
 		if t := d.topics[spec.Topics.Items[i].Name]; t != nil {
 			d.use(t)
@@ -72,8 +71,8 @@ func (d *draft) applicationID(given *Text, key *node) string {
 	return id
 }
 
-// outputs are the topics that a stage may write to.
-func (d *draft) outputs(names *Names) []*Topic {
+// topicsOf are the topics of a list.
+func (d *draft) topicsOf(names *Names) []*Topic {
 	var topics []*Topic
 	for i := range names.Items {
 		t := d.topic(&names.Items[i])
@@ -88,80 +87,42 @@ func (d *draft) outputs(names *Names) []*Topic {
 	return topics
 }
 
-func (d *draft) extractor(item *Item[ExtractorSpec]) {
-	spec, what := &item.Value, "extractors."+item.Name
-	e := &Extractor{
-		Name: item.Name, ApplicationID: d.applicationID(&spec.ApplicationID, item.key), Every: spec.Every.Value, Tokens: 1,
-		Poll: spec.Poll.Body, OutputTopics: d.outputs(&spec.OutputTopics), Initial: spec.State.JSON, Timeout: PollTimeout,
-		OnError: spec.OnError.Value, Place: Place{d.src.file, item.key.line, item.key.column}, item: item,
-	}
-	d.pipe.Extractors = append(d.pipe.Extractors, e)
-	if spec.Timeout.given() {
-		e.Timeout = spec.Timeout.Value
-	}
-	if spec.Tokens.given() {
-		e.Tokens = spec.Tokens.Value
-	}
-	e.Configs = d.configs(spec, item.value, what)
-	if !slices.ContainsFunc([]string{"poll", "http", "mqtt"}, item.value.has) {
-		d.report(item.key, "stage.no_source", fmt.Sprintf("%s has no `poll:`, so it reads nothing", what), "write the script that reads after `poll: |`")
-	}
-	d.textsInScript(&spec.Poll, map[string][]envText{"vars": d.spec.Vars.texts, "state": spec.State.texts, "config": configTexts(spec)})
-}
-
-func (d *draft) configs(spec *ExtractorSpec, stage *node, what string) []stream.Config {
-	if stage.find("configs") == nil {
-		return []stream.Config{{Key: "default", Value: []byte("{}")}}
-	}
-	if spec.Configs.given() && len(spec.Configs.Items) == 0 {
-		d.report(spec.Configs.node, "field.empty", what+".configs has no config, so that nothing is polled", "write one, or remove the key")
-	}
-	var configs []stream.Config
-	for i := range spec.Configs.Items {
-		if item := &spec.Configs.Items[i]; !item.broken {
-			configs = append(configs, stream.Config{Key: item.Name, Value: item.Value.JSON})
-		}
-	}
-	return configs
-}
-
-func configTexts(spec *ExtractorSpec) []envText {
-	var texts []envText
-	for i := range spec.Configs.Items {
-		texts = append(texts, spec.Configs.Items[i].Value.texts...)
-	}
-	return texts
-}
-
 func (d *draft) transformer(item *Item[TransformerSpec]) {
 	spec, stage, what := &item.Value, item.value, "transformers."+item.Name
 	t := &Transformer{
 		Name: item.Name, ApplicationID: d.applicationID(&spec.ApplicationID, item.key), HasState: spec.State.given(),
-		Initial: spec.State.JSON, Transform: spec.Transform.Body, OnInvalid: spec.OnInvalid.Value, OnError: spec.OnError.Value,
-		Timeout: TransformTimeout, Place: Place{d.src.file, item.key.line, item.key.column}, item: item,
+		Initial: spec.State.JSON, Transform: spec.Transform.Body, Concurrency: DefaultConcurrency, OnInvalid: spec.OnInvalid.Value,
+		OnError: spec.OnError.Value, Retry: spec.OnError.Retry, Timeout: TransformTimeout, Place: Place{d.src.file, item.key.line, item.key.column}, item: item,
 	}
 	d.pipe.Transformers = append(d.pipe.Transformers, t)
 	if spec.Timeout.given() {
 		t.Timeout = spec.Timeout.Value
 	}
+	if spec.Concurrency.given() {
+		t.Concurrency = spec.Concurrency.Value
+	}
+	t.ConfigTopics = d.configTopics(&spec.ConfigTopics)
 	d.inputs(t, item)
-	t.OutputTopics = d.outputs(&spec.OutputTopics)
+	t.OutputTopics = d.topicsOf(&spec.OutputTopics)
 
-	scope := d.scope()
-	t.Filter = d.compile(t, &spec.Filter, scope, expr.Condition)
-	t.StateKey = d.compile(t, &spec.StateKey, scope, expr.Any)
+	scope := d.scope(expr.Record)
+	t.Filter = d.compile(&t.expressions, &spec.Filter, scope, expr.Condition)
+	t.StateKey = d.compile(&t.expressions, &spec.StateKey, scope, expr.Any)
 	d.message(t, item, scope)
 	d.body(item, what)
 	if t.StateKey != nil {
 		d.splitState(t, spec)
 	}
 	d.textsInScript(&spec.Transform, map[string][]envText{"vars": d.spec.Vars.texts, "state": spec.State.texts})
-	d.textsInExpressions(t, scope)
+	d.textsInExpressions(&t.expressions, scope)
 	if stage.find("message") != nil && stage.find("transform") == nil {
-		for _, key := range []string{"state", "state_key", "timeout"} {
+		for _, key := range []string{"state", "state_key", "timeout", "config_topics", "concurrency"} {
 			if k := stage.key(key); k != nil {
 				d.report(k, "field.no_effect", fmt.Sprintf("`%s` has no effect in a stage without a script", key), "remove it, or write a `transform:`")
 			}
+		}
+		if t.OnError == Retry {
+			d.report(spec.OnError.node, "field.no_effect", "`retry` has no effect in a stage without a script: what has failed fails again", "use fail or skip")
 		}
 	}
 }
@@ -183,8 +144,8 @@ func (d *draft) body(item *Item[TransformerSpec], what string) {
 }
 
 func (d *draft) inputs(t *Transformer, item *Item[TransformerSpec]) {
-	spec, stage, what := &item.Value, item.value, "transformers."+item.Name
-	if !stage.has("input_topics") {
+	spec, what := &item.Value, "transformers."+item.Name
+	if !item.value.has("input_topics") {
 		d.report(item.key, "stage.no_input", what+" has no `input_topics:`, so there is nothing to transform", "name the topics that it reads")
 	}
 	for i := range spec.InputTopics.Topics {
@@ -202,21 +163,13 @@ func (d *draft) inputs(t *Transformer, item *Item[TransformerSpec]) {
 			input.Name = spec.InputTopics.Names[i]
 		}
 		t.Inputs, t.InputTopics = append(t.Inputs, input), append(t.InputTopics, topic)
-		d.notConfig(stage.find("config_topics"), topic, what)
 	}
-	d.samePartitions(t, item)
-}
-
-// notConfig reports a topic that is an input and a config topic of one stage (D1).
-func (d *draft) notConfig(configs *node, topic *Topic, what string) {
-	if configs == nil {
-		return
-	}
-	for _, n := range append([]*node{configs}, configs.items...) {
-		if n.kind == scalar && n.text == topic.Name {
-			d.report(n, "topic.input_and_config", fmt.Sprintf("%s has %s as an input and as a config topic", what, topic.Name), "it can be one of them")
+	for i := range spec.ConfigTopics.Items {
+		if name := &spec.ConfigTopics.Items[i]; slices.ContainsFunc(t.InputTopics, func(in *Topic) bool { return in.Name == name.Value }) {
+			d.report(name.node, "topic.input_and_config", fmt.Sprintf("%s has %s as an input and as a config topic", what, name.node.text), "it can be one of them")
 		}
 	}
+	d.samePartitions(t, item)
 }
 
 // samePartitions reports inputs whose declared partition counts differ (D3, as far as the file tells).
@@ -238,10 +191,10 @@ func (d *draft) samePartitions(t *Transformer, item *Item[TransformerSpec]) {
 	}
 }
 
-// scope is what expressions of a transformer see.
-func (d *draft) scope() expr.Scope {
+// scope is base with the vars of the pipeline.
+func (d *draft) scope(base expr.Scope) expr.Scope {
 	if d.root.find("vars") != nil && !d.spec.Vars.given() {
-		return expr.Record // what is wrong with the vars is reported
+		return base // what is wrong with the vars is reported
 	}
 	kinds := map[string]expr.VarKind{}
 	if d.spec.Vars.given() {
@@ -254,15 +207,15 @@ func (d *draft) scope() expr.Scope {
 			kinds[t.path[0]] = expr.VarText
 		}
 	}
-	return expr.Record.WithVars(kinds)
+	return base.WithVars(kinds)
 }
 
-func (d *draft) compile(t *Transformer, x *Expression, scope expr.Scope, want expr.Want) *expr.Expr {
+func (d *draft) compile(of *expressions, x *Expression, scope expr.Scope, want expr.Want) *expr.Expr {
 	if !x.given() {
 		return nil
 	}
 	text := &leafText{x.node, x.text}
-	t.texts = append(t.texts, text)
+	of.texts = append(of.texts, text)
 	e, err := expr.Compile(x.text.Text, scope, want)
 	var wrong *expr.Error
 	if errors.As(err, &wrong) {

@@ -32,7 +32,8 @@ func namesOf(s Stage) (Facts, bool) {
 	for _, f := range s.Pipeline.Functions {
 		text += f.Text
 	}
-	return Facts{YieldsMessage: strings.Contains(text, "Message"), NamesState: strings.Contains(text, "state") || strings.Contains(text, "State")}, true
+	return Facts{YieldsMessage: strings.Contains(text, "Message"), NamesState: strings.Contains(text, "state") || strings.Contains(text, "State"),
+		NamesConfigs: strings.Contains(text, "configs")}, true
 }
 
 func loadAll(paths []string, o Options) (*Set, Problems) {
@@ -130,7 +131,7 @@ func describe(set *Set) string {
 	for _, p := range set.Pipelines {
 		fmt.Fprintf(&b, "pipeline %s vars %s\n", p.Name, p.Vars)
 		for _, f := range p.Functions {
-			fmt.Fprintf(&b, "  functions %s\n", describeText(f.Line, f.Column, f.Text))
+			fmt.Fprintf(&b, "  functions %s %s\n", f.File, describeText(f.Line, f.Column, f.Text))
 		}
 		for _, t := range p.Topics {
 			fmt.Fprintf(&b, "  topic %s declared=%t partitions=%d key=%s value=%s config=%v\n", t.Name, t.Declared, t.Partitions, t.Key, t.Value, t.Config)
@@ -141,16 +142,35 @@ func describe(set *Set) string {
 			}
 		}
 		for _, e := range p.Extractors {
-			fmt.Fprintf(&b, "  extractor %s id=%s every=%s tokens=%d timeout=%s on_error=%s outputs=%s initial=%s\n", e.Name, e.ApplicationID, e.Every, e.Tokens, e.Timeout, e.OnError, topicNames(e.OutputTopics), e.Initial)
+			fmt.Fprintf(&b, "  extractor %s id=%s every=%s tokens=%d workers=%d timeout=%s on_invalid=%s on_error=%s outputs=%s initial=%s\n", e.Name, e.ApplicationID, e.Every, e.Tokens, e.Workers, e.Timeout, e.OnInvalid,
+				describePolicy(e.OnError, e.Retry), topicNames(e.OutputTopics), e.Initial)
+			if e.Schedule != nil {
+				fmt.Fprintf(&b, "    cron %s\n", e.Schedule)
+			}
+			if len(e.ConfigTopics) > 0 {
+				fmt.Fprintf(&b, "    config_topics %s\n", topicNames(e.ConfigTopics))
+			}
+			if e.Config != nil {
+				fmt.Fprintf(&b, "    config defaults=%s schema=%t\n", e.Config.Defaults, e.Config.schema != nil)
+			}
+			if e.Where != nil {
+				fmt.Fprintf(&b, "    where %s\n", e.Where.Text())
+			}
+			for _, l := range e.texts {
+				fmt.Fprintf(&b, "    expression %s\n", describeText(l.text.Line, l.text.Column, l.text.Text))
+			}
 			for _, c := range e.Configs {
 				fmt.Fprintf(&b, "    config %s %s\n", c.Key, c.Value)
 			}
 			fmt.Fprintf(&b, "    poll module=%t %s\n", e.Poll.Module, describeText(e.Poll.Line, e.Poll.Column, e.Poll.Text.Text))
 		}
 		for _, tr := range p.Transformers {
-			fmt.Fprintf(&b, "  transformer %s id=%s timeout=%s on_error=%s on_invalid=%s outputs=%s state=%t initial=%s\n", tr.Name, tr.ApplicationID, tr.Timeout, tr.OnError, tr.OnInvalid, topicNames(tr.OutputTopics), tr.HasState, tr.Initial)
+			fmt.Fprintf(&b, "  transformer %s id=%s timeout=%s on_error=%s on_invalid=%s outputs=%s state=%t initial=%s\n", tr.Name, tr.ApplicationID, tr.Timeout, describePolicy(tr.OnError, tr.Retry), tr.OnInvalid, topicNames(tr.OutputTopics), tr.HasState, tr.Initial)
 			for _, in := range tr.Inputs {
 				fmt.Fprintf(&b, "    input %s=%s key=%s value=%s\n", in.Name, in.Topic.Name, in.Key, in.Value)
+			}
+			if len(tr.ConfigTopics) > 0 {
+				fmt.Fprintf(&b, "    config_topics %s\n", topicNames(tr.ConfigTopics))
 			}
 			if tr.Filter != nil {
 				fmt.Fprintf(&b, "    filter %s\n", tr.Filter.Text())
@@ -169,6 +189,13 @@ func describe(set *Set) string {
 		}
 	}
 	return b.String()
+}
+
+func describePolicy(p Policy, b Backoff) string {
+	if p != Retry {
+		return p.String()
+	}
+	return fmt.Sprintf("retry %s..%s", b.Min, b.Max)
 }
 
 func topicNames(topics []*Topic) []string {

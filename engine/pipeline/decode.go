@@ -43,6 +43,9 @@ type field struct {
 	need  string // why it may not be missing; empty if it may
 	// instead are keys of which one may stand in its place.
 	instead []string
+	// later says that the key is refused as not supported yet; what it would hold is read all the same.
+	later bool
+	hint  string // with later
 }
 
 // fieldsOf lists the keys of a Spec type. The embedded Node is none.
@@ -50,7 +53,8 @@ func fieldsOf(t reflect.Type) []field {
 	var fields []field
 	for i := range t.NumField() {
 		if f := t.Field(i); f.Tag.Get("json") != "" {
-			fields = append(fields, field{f.Tag.Get("json"), i, f.Tag.Get("need"), strings.Fields(f.Tag.Get("instead"))})
+			hint, isLater := f.Tag.Lookup("later")
+			fields = append(fields, field{f.Tag.Get("json"), i, f.Tag.Get("need"), strings.Fields(f.Tag.Get("instead")), isLater, hint})
 		}
 	}
 	return fields
@@ -67,6 +71,9 @@ func (d *decoder) structure(n *node, target reflect.Value, what string) bool {
 		if i < 0 {
 			d.unknown(n, e.key, what, target.Type(), fields)
 			continue
+		}
+		if fields[i].later {
+			d.report(e.key, "not_supported", fmt.Sprintf("`%s` is not supported yet", e.key.text), fields[i].hint)
 		}
 		inner := e.key.text
 		if what != "" {
@@ -100,9 +107,11 @@ func (d *decoder) unknown(n, key *node, what string, place reflect.Type, fields 
 		d.report(key, "not_supported", fmt.Sprintf("`%s` is not supported yet", key.text), why)
 		return
 	}
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.key
+	var names []string
+	for _, f := range fields {
+		if !f.later {
+			names = append(names, f.key)
+		}
 	}
 	hint := didYouMean(key.text, names)
 	if hint != "" {
@@ -119,21 +128,20 @@ func (d *decoder) unknown(n, key *node, what string, place reflect.Type, fields 
 
 // later are the keys of the language that nothing acts on yet, by the Spec type that would have them.
 var later = map[string]map[string]string{
-	"Spec":      {"fetch": "", "import": ""},
+	"Spec":      {"import": ""},
 	"TopicSpec": {"schema": "", "check": ""},
 	"DefaultsSpec": {
 		"schema": "", "check": "", "seed": "a seed belongs to one topic",
 	},
 	"ExtractorSpec": {
-		"cron": "use `every: 60s`", "config_topics": "write the configs inline, under `configs:`", "config": "", "where": "", "enrich": "",
-		"workers": "", "http": "use `poll:`", "mqtt": "", "records": "use `poll:`", "message": "use `poll:`", "relay": "", "cursor": "use `yield State({…})` in `poll:`",
-		"functions": "write `functions:` at the top of the pipeline", "metrics": "", "on_stop": "", "concurrency": "",
+		"http": "use `poll:`", "mqtt": "", "records": "use `poll:`", "message": "use `poll:`", "relay": "", "cursor": "use `yield State({…})` in `poll:`",
+		"functions": "write `functions:` at the top of the pipeline", "metrics": "", "on_stop": "",
 	},
 	"TransformerSpec": {
-		"config_topics": "", "config": "", "order": "", "max_idle": "", "maps": "", "ttl": "", "concurrency": "", "timestamp": "", "group_by": "",
+		"order": "", "max_idle": "", "maps": "", "ttl": "", "timestamp": "", "group_by": "",
 		"window": "keep what the window needs in `state`", "aggregate": "keep the aggregate in `state`", "emit": "", "having": "", "late": "", "idle_timeout": "",
-		"tables": "", "timers": "", "on_timer": "", "sink": "", "enrich": "", "where": "use `filter:`",
-		"functions": "write `functions:` at the top of the pipeline", "metrics": "", "import": "",
+		"tables": "", "timers": "", "on_timer": "", "sink": "",
+		"functions": "write `functions:` at the top of the pipeline", "metrics": "",
 	},
 }
 

@@ -65,6 +65,19 @@ var explanations = map[string]Explanation{
 	"application_id.duplicate": {Error, "The application id of a stage is its consumer group and the name of its changelog. Two stages with one would take each other's offsets and state."},
 	"duration.invalid":         {Error, "A duration is a number and a unit: 250ms, 30s, 5m, 48h or 7d."},
 
+	"retry.invalid": {Error, "A retry waits for a range of durations, such as 1s..5m: the first pause, and the longest one that it grows to."},
+	"cron.invalid":  {Error, "A schedule of cron has five fields (minute, hour, day of the month, month, day of the week), or is @hourly, @daily, @weekly, @monthly or @yearly. There has to be such a day."},
+	"cron.zone":     {Error, "A time zone has a name of the IANA database, such as Europe/Berlin. Without one a schedule is in UTC."},
+
+	"config.format":  {Error, "Configs are JSON objects by keys that are texts, so the topic that holds them is of `key: string` and `value: json`, which is what a topic is that says neither."},
+	"config.invalid": {Error, "A config that stands in the file, with its defaults, is not what the stage's `config.schema` wants, or makes its `where` or `every` fail. Configs of topics are checked when they arrive: see `on_invalid`."},
+	"config.unread":  {Error, "Only a script reads the config topics of a transformer, by `configs.get(key)`, and this one names no `configs`."},
+	"config.none":    {Warning, "The script reads configs, and the stage has none: `configs.get` answers null for every key."},
+
+	"schema.invalid": {Error, "The JSON Schema is none: a keyword has a value that it does not take, a pattern is no regular expression of RE2, or it refers to what is not there. Only files beside it are read."},
+	"schema.file":    {Error, "The JSON Schema could not be read. Its path is relative to the pipeline file."},
+	"schema.keyword": {Warning, "JSON Schema passes over what is none of its keywords, so that a misspelt one checks nothing. Members of an object are described under `properties:`. A keyword of your own begins with x-."},
+
 	"topic.name":             {Error, "Kafka takes letters, digits, `.`, `_` and `-` in the name of a topic, at most 249 characters, and neither `.` nor `..`."},
 	"topic.duplicate":        {Error, "The same topic is declared or listed twice."},
 	"topic.conflict":         {Error, "Two pipelines that are loaded together declare the same topic differently."},
@@ -73,14 +86,15 @@ var explanations = map[string]Explanation{
 	"topic.input_and_config": {Error, "A topic is either an input of a stage, read record by record, or a config topic, read as a whole."},
 	"topic.undeclared":       {Warning, "A topic need not be declared if it exists. This one is nearly spelt like a declared one that no stage uses, so it may be misspelt."},
 
-	"stage.none":        {Error, "A pipeline has at least one stage, or declares topics."},
-	"stage.no_input":    {Error, "A transformer reads topics: `input_topics:` names them."},
-	"stage.no_source":   {Error, "An extractor reads something: `poll:` is the script that does."},
-	"stage.no_body":     {Error, "A transformer says what becomes of a record by a script (`transform:`) or by expressions (`message:`)."},
-	"stage.two_bodies":  {Error, "A transformer has a script or a `message:`, not both."},
-	"stage.no_output":   {Error, "A stage that writes names its topics in `output_topics:`. A Message to any other topic is an error, so that a misspelt name is caught."},
-	"stage.idle_output": {Warning, "The stage names topics to write to, but its script names no Message."},
-	"message.topic":     {Error, "The topic of a `message:` is one of the stage's `output_topics`. Without `topic:` it is the only one."},
+	"stage.none":          {Error, "A pipeline has at least one stage, or declares topics."},
+	"stage.no_input":      {Error, "A transformer reads topics: `input_topics:` names them."},
+	"stage.no_source":     {Error, "An extractor reads something: `poll:` is the script that does."},
+	"stage.no_body":       {Error, "A transformer says what becomes of a record by a script (`transform:`) or by expressions (`message:`)."},
+	"stage.two_bodies":    {Error, "A transformer has a script or a `message:`, not both."},
+	"stage.two_schedules": {Error, "An extractor polls at a distance in time (`every:`) or by the clock (`cron:`), not both."},
+	"stage.no_output":     {Error, "A stage that writes names its topics in `output_topics:`. A Message to any other topic is an error, so that a misspelt name is caught."},
+	"stage.idle_output":   {Warning, "The stage names topics to write to, but its script names no Message."},
+	"message.topic":       {Error, "The topic of a `message:` is one of the stage's `output_topics`. Without `topic:` it is the only one."},
 
 	"state.unused":       {Error, "The stage declares state that its script never reads or yields."},
 	"state_key.constant": {Warning, "State belongs to a partition and a key. A constant key is one state for each partition, so that a count over all records is not one number."},

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -78,17 +79,20 @@ var (
 	units        = map[string]time.Duration{"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 )
 
-// parseDuration reads a duration as the language writes it.
-func parseDuration(text string) (time.Duration, bool) {
+// longest is the longest duration.
+const longest = time.Duration(math.MaxInt64)
+
+// ParseDuration reads a duration as the language writes it: 250ms, 30s, 5m, 48h or 7d. It takes no fractions and no sign.
+func ParseDuration(text string) (time.Duration, error) {
 	m := durationText.FindStringSubmatch(text)
 	if m == nil {
-		return 0, false
+		return 0, errors.New("a duration is a whole number and a unit: 250ms, 30s, 5m, 48h or 7d")
 	}
 	n, err := strconv.ParseInt(m[1], 10, 64)
-	if err != nil || n > math.MaxInt64/int64(units[m[2]]) {
-		return 0, false
+	if err != nil || n > int64(longest/units[m[2]]) {
+		return 0, errors.New("the duration is longer than 292 years")
 	}
-	return time.Duration(n) * units[m[2]], true
+	return time.Duration(n) * units[m[2]], nil
 }
 
 func (t *Duration) decode(d *decoder, n *node, what string) bool {
@@ -101,15 +105,13 @@ func (t *Duration) decode(d *decoder, n *node, what string) bool {
 		t.node, t.Value, t.missing = n, time.Second, true
 		return true
 	}
-	v, ok := parseDuration(e.text)
+	v, err := ParseDuration(e.text)
 	switch {
-	case ok && v > 0:
+	case err == nil && v > 0:
 		t.node, t.Value = n, v
 		return true
-	case ok:
+	case err == nil:
 		d.report(n, "duration.invalid", fmt.Sprintf("%s must be longer than nothing", what), "the shortest is 1ms")
-	case strings.HasSuffix(what, ".every") && !e.env && strings.ContainsAny(e.text, ".?("):
-		d.report(n, "not_supported", "an expression in `every` is not supported yet", "write a duration such as 30s")
 	default:
 		hint := "write 250ms, 30s, 5m, 48h or 7d"
 		if !e.env && intText.MatchString(e.text) {
@@ -126,6 +128,8 @@ type Object struct {
 	JSON []byte
 	// texts are the members whose text came from the environment without a type, by their path.
 	texts []envText
+	// missing says that part of it comes from the environment and could not be had.
+	missing bool
 }
 
 // envText is a text of the environment in an Object. numeric says that it looks like a number, or is not known.
@@ -141,7 +145,7 @@ func (o *Object) decode(d *decoder, n *node, what string) bool {
 	}
 	j := jsonWriter{decoder: d}
 	j.value(n, what)
-	o.node, o.JSON, o.texts = n, j.out, j.texts
+	o.node, o.JSON, o.texts, o.missing = n, j.out, j.texts, j.missing
 	return true
 }
 
@@ -151,6 +155,8 @@ type jsonWriter struct {
 	out   []byte
 	path  []string
 	texts []envText
+	// missing says that some value could not be had.
+	missing bool
 }
 
 func (j *jsonWriter) value(n *node, what string) {
@@ -191,6 +197,7 @@ func (j *jsonWriter) value(n *node, what string) {
 
 func (j *jsonWriter) scalar(n *node, what string) {
 	e := j.expand(n)
+	j.missing = j.missing || e.missing
 	kind := e.kind
 	if !e.env && n.style == bare {
 		kind = resolve(n.text)
@@ -299,49 +306,6 @@ func (d *decoder) word(n *node, what string, known, later []string) (string, boo
 }
 
 func lastOf(what string) string { return what[strings.LastIndexByte(what, '.')+1:] }
-
-// PollPolicy says what becomes of a poll that fails.
-type PollPolicy struct {
-	leaf
-	Value Policy
-}
-
-func (p *PollPolicy) decode(d *decoder, n *node, what string) bool {
-	if !d.policy(n, what, []string{"fail"}, []string{"skip", "retry"}, &p.Value) {
-		return false
-	}
-	p.node = n
-	return true
-}
-
-// Policies say what becomes of a record that fails.
-type Policies struct {
-	leaf
-	Value Policy
-}
-
-func (p *Policies) decode(d *decoder, n *node, what string) bool {
-	if !d.policy(n, what, []string{"fail", "skip"}, []string{"retry", "dlq"}, &p.Value) {
-		return false
-	}
-	p.node = n
-	return true
-}
-
-func (d *decoder) policy(n *node, what string, known, later []string, to *Policy) bool {
-	if n.kind == mapping && len(n.entries) == 1 {
-		key := n.entries[0].key
-		if slices.Contains([]string{"dlq", "retry", "value"}, key.text) {
-			d.report(key, "not_supported", fmt.Sprintf("`%s: { %s: … }` is not supported yet", lastOf(what), key.text), "use "+choice(known))
-			return false
-		}
-	}
-	word, ok := d.word(n, what, known, later)
-	if ok && word == "skip" {
-		*to = Skip
-	}
-	return ok
-}
 
 // Names are one text or a list of them.
 type Names struct {
@@ -506,24 +470,34 @@ func (s *Script) file(d *decoder, n *node, what string) bool {
 	if !path.decode(d, name, what+".script") || path.missing {
 		return false
 	}
+	script, ok := d.scriptFile(&path, what+".script")
+	if ok {
+		s.node, s.Body = n, Body{Text: script, Module: true}
+	}
+	return ok
+}
+
+// scriptFile reads a file of JavaScript.
+func (d *decoder) scriptFile(path *Text, what string) (stream.Text, bool) {
+	none := stream.Text{}
+	name := path.node
 	switch {
 	case strings.HasSuffix(path.Value, ".ts"):
 		d.report(name, "not_supported", "a TypeScript file is not supported yet", "use a .js file")
-		return false
+		return none, false
 	case !strings.HasSuffix(path.Value, ".js"):
-		d.report(name, "field.value", fmt.Sprintf("%s.script is the name of a .js file, and %s is none", what, name.text), "")
-		return false
+		d.report(name, "field.value", fmt.Sprintf("%s is the name of a .js file, and %s is none", what, name.text), "")
+		return none, false
 	}
 	file := d.beside(path.Value)
 	text, err := d.ReadFile(file)
 	if err != nil {
 		d.report(name, "script.file", fmt.Sprintf("the script %s cannot be read: %v", name.text, reason(err)), "the path is relative to the pipeline file")
-		return false
+		return none, false
 	}
 	clean := cleaned(text)
 	d.set.remember(file, clean)
-	s.node, s.Body = n, Body{Text: stream.Text{File: file, Line: 1, Column: 1, Text: clean}, Module: true}
-	return true
+	return stream.Text{File: file, Line: 1, Column: 1, Text: clean}, true
 }
 
 // code reads a text that is JavaScript: a literal block, or one line.
@@ -553,20 +527,53 @@ func (d *decoder) code(n *node, what string) (stream.Text, bool) {
 	return none, false
 }
 
-// Inline is JavaScript in the pipeline file itself.
-type Inline struct {
+// Functions is JavaScript for every body of a pipeline: a text, a .js file, or a list of these.
+type Functions struct {
 	leaf
-	Text stream.Text
+	Texts []stream.Text
 }
 
-func (s *Inline) decode(d *decoder, n *node, what string) bool {
-	if n.kind == list || n.kind == mapping {
-		d.report(n, "not_supported", "a list of files in `functions` is not supported yet", "write the functions after `|`")
-		return false
+func (f *Functions) decode(d *decoder, n *node, what string) bool {
+	switch n.kind {
+	case list:
+		if len(n.items) == 0 {
+			d.report(n, "field.empty", what+" is an empty list", "name a .js file, or remove the key")
+			return false
+		}
+		for i, item := range n.items {
+			f.one(d, item, fmt.Sprintf("%s[%d]", what, i))
+		}
+	case mapping:
+		d.wrongType(n, what, "a text, a .js file, or a list of them")
+	default:
+		f.one(d, n, what)
 	}
-	text, ok := d.code(n, what)
-	if ok {
-		s.node, s.Text = n, text
+	f.node = n
+	return true
+}
+
+var fileName = regexp.MustCompile(`^[^\s;(){}=]+\.(?:js|ts|mjs|cjs)$`)
+
+// one reads a text or the file that it names.
+func (f *Functions) one(d *decoder, n *node, what string) {
+	if n.kind == scalar && n.tag == "" && n.style != block && n.lines <= 1 && fileName.MatchString(d.expand(n).text) {
+		var path Text
+		if !path.decode(d, n, what) || path.missing {
+			return
+		}
+		text, ok := d.scriptFile(&path, what)
+		if ok && slices.ContainsFunc(f.Texts, func(t stream.Text) bool { return t.File == text.File && t.File != d.src.file }) {
+			d.report(n, "field.value", fmt.Sprintf("%s is already in this list", n.text), "what it declares can be declared once; remove it")
+		} else if ok {
+			f.Texts = append(f.Texts, text)
+		}
+		return
 	}
-	return ok
+	if n.kind != scalar {
+		d.wrongType(n, what, "a script after `|`, or the name of a .js file")
+		return
+	}
+	if text, ok := d.code(n, what); ok {
+		f.Texts = append(f.Texts, text)
+	}
 }

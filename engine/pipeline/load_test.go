@@ -192,12 +192,12 @@ func TestDurations(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"250ms": 250 * time.Millisecond, "30s": 30 * time.Second, "5m": 5 * time.Minute, "48h": 48 * time.Hour, "7d": 7 * 24 * time.Hour, "0s": 0,
 	} {
-		if got, ok := parseDuration(text); !ok || got != want {
-			t.Errorf("%s is %s, %t", text, got, ok)
+		if got, err := ParseDuration(text); err != nil || got != want {
+			t.Errorf("%s is %s, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "5", "s", "5S", "1.5s", "1h30m", "-5s", "5 s", "106752d", "99999999999999999999s", "5us", "５s"} {
-		if got, ok := parseDuration(text); ok {
+		if got, err := ParseDuration(text); err == nil {
 			t.Errorf("%q is taken as %s", text, got)
 		}
 	}
@@ -289,13 +289,13 @@ extractors:
   e: { every: 5s, output_topics: a }
 transformers:
   t: { output_topics: b, message: { value: value } }
-  u: { input_topics: [c, d], config_topics: d, output_topics: b, message: { value: value } }
+  u: { input_topics: [c, d], config_topics: d, output_topics: b, transform: "yield Message(configs.get(1));" }
 `, Options{})
 	codes := map[string]bool{}
 	for _, p := range problems {
 		codes[p.Code] = true
 	}
-	want := []string{"not_supported", "stage.no_input", "stage.no_source", "topic.input_and_config"}
+	want := []string{"stage.no_input", "stage.no_source", "topic.input_and_config"}
 	if got := slices.Sorted(maps.Keys(codes)); !slices.Equal(got, want) {
 		t.Errorf("codes are %v, want %v", got, want)
 	}

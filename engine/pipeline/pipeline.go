@@ -21,6 +21,8 @@ type Pipeline struct {
 	Transformers []*Transformer
 	// Functions are evaluated in this order in each VM of the pipeline, before any body.
 	Functions []stream.Text
+	// Fetch is what every HTTP request of the pipeline has that does not say otherwise.
+	Fetch FetchDefaults
 }
 
 // Topic is a topic that a pipeline declares or names.
@@ -30,7 +32,8 @@ type Topic struct {
 	Declared bool
 	// Partitions is 0 where the pipeline does not say.
 	Partitions int
-	// Config are the broker's settings of the topic that the pipeline asks for.
+	// Config are the broker's settings of the topic that the pipeline asks for. A topic that a stage reads configs from is
+	// compacted unless the pipeline says otherwise.
 	Config map[string]string
 	// Seed fills the topic once, before stages start. It may be nil.
 	Seed *Seed
@@ -49,16 +52,27 @@ type Policy uint8
 
 // The policies.
 const (
-	Fail Policy = iota // the process ends with exit status 1 and no offset moves
-	Skip               // the record is passed over
+	Fail  Policy = iota // the process ends with exit status 1 and no offset moves
+	Skip                // the record, the poll or the config is passed over
+	Retry               // it is tried again after a pause; nothing commits meanwhile
 )
 
 func (p Policy) String() string {
-	if p == Skip {
+	switch p {
+	case Skip:
 		return "skip"
+	case Retry:
+		return "retry"
+	default:
+		return "fail"
 	}
-	return "fail"
 }
+
+// Backoff is how long a Retry pauses: Min before the second attempt and twice as long before each further one, at most Max.
+type Backoff struct{ Min, Max time.Duration }
+
+// DefaultBackoff is that of `retry` without a range.
+var DefaultBackoff = Backoff{time.Second, 5 * time.Minute}
 
 // Body is a script. A body without text is absent.
 type Body struct {
@@ -70,32 +84,114 @@ type Body struct {
 // Present tells whether the pipeline has this body.
 func (b *Body) Present() bool { return b.File != "" }
 
-// Timeouts of bodies where a stage has no `timeout:`.
+// What a stage has that does not say otherwise.
 const (
-	TransformTimeout = 30 * time.Second
-	PollTimeout      = 5 * time.Minute
+	TransformTimeout   = 30 * time.Second
+	PollTimeout        = 5 * time.Minute
+	DefaultWorkers     = 16
+	DefaultConcurrency = 64
 )
+
+// FetchDefaults are what HTTP requests have that do not say otherwise.
+type FetchDefaults struct {
+	UserAgent    string        // empty is the program's own
+	BaseURL      string        // empty where the pipeline does not say
+	Timeout      time.Duration // of a request, with its body
+	Rate         FetchRate     // per host; the zero value is without limit
+	Breaker      FetchBreaker  // per host; the zero value never opens
+	MaxBytes     int64         // of a body
+	MaxRedirects int
+}
+
+// DefaultFetch is that of a pipeline without `fetch:`.
+var DefaultFetch = FetchDefaults{Timeout: 30 * time.Second, MaxBytes: 64 << 20, MaxRedirects: 10}
+
+// FetchRate is how many requests may be sent to one host within some time.
+type FetchRate struct {
+	Requests int
+	Per      time.Duration
+}
+
+// FetchBreaker keeps requests from a host that failed so many times in a row, for so long.
+type FetchBreaker struct {
+	Failures int
+	Pause    time.Duration
+}
 
 // Extractor is a stage that reads something outside Kafka.
 type Extractor struct {
 	Name          string
 	ApplicationID string
-	// Every is from the start of one poll of a config to the start of its next.
+	// Every is from the start of one poll of a config to the start of its next; 0 with EveryExpr or Schedule.
 	Every time.Duration
-	// Configs are in the order of the file; there is at least one.
+	// EveryExpr gives it for each config, in scope expr.Config; Period runs it. It may be nil.
+	EveryExpr *expr.Expr
+	// Schedule says when each config is polled, in place of Every and EveryExpr. It may be nil.
+	Schedule *Schedule
+	// Configs are the inline ones in the order of the file, with their defaults. There is at least one, or a topic of them.
 	Configs []stream.Config
-	// Tokens is into how many units of work the configs are spread; at least 1.
-	Tokens       int
+	// ConfigTopics hold further configs by key.
+	ConfigTopics []*Topic
+	// Config is what the stage wants of its configs; nil takes every JSON object as it is.
+	Config *ConfigSpec
+	// Where tells which configs are the stage's own, in scope expr.Choice, of a config that ConfigSpec.Fill has filled; nil is
+	// all of them. A config on which it fails is an invalid one.
+	Where *expr.Expr
+	// OnInvalid is Fail or Skip, for each config of ConfigTopics on its own.
+	OnInvalid Policy
+	// Enrich completes a config after ConfigSpec.Check: the body sees `config`, and the object that it returns takes its place.
+	Enrich Body
+	// Tokens is into how many units of work the configs are spread; 0 with ConfigTopics, whose partition count it then is.
+	Tokens int
+	// Workers is how many polls may run at once.
+	Workers      int
 	Poll         Body
 	OutputTopics []*Topic
 	// Initial is the state of a config that has none yet, a JSON object; nil where the pipeline does not say.
 	Initial []byte
 	Timeout time.Duration
 	OnError Policy
+	// Retry is how OnError waits where it is Retry.
+	Retry Backoff
 	// Place is where the stage's name stands.
 	Place Place
 
 	item *Item[ExtractorSpec]
+	expressions
+}
+
+// Period is how long from the start of one poll of a config to the start of its next, where the stage has no Schedule. env
+// is that of the config and its state. What fails is an *expr.Failure.
+func (e *Extractor) Period(env *expr.Env) (time.Duration, error) {
+	if e.EveryExpr == nil {
+		return e.Every, nil
+	}
+	v, err := e.EveryExpr.Eval(env)
+	if err != nil {
+		return 0, err
+	}
+	period, trouble := time.Duration(0), "it gives neither a text nor a whole number"
+	if ms, ok := v.Int(); ok {
+		if trouble = ""; ms > 0 && ms <= int64(longest/time.Millisecond) {
+			period = time.Duration(ms) * time.Millisecond
+		}
+	} else if text, ok := v.Text(); ok {
+		if period, err = ParseDuration(text); err != nil {
+			trouble = "it gives a text that is none"
+		} else {
+			trouble = ""
+		}
+	} else if v.Nil() {
+		trouble = "it gives nothing"
+	}
+	switch {
+	case trouble == "" && period > 0:
+		return period, nil
+	case trouble == "":
+		trouble = "it gives one that is not longer than nothing, or too long"
+	}
+	return 0, &expr.Failure{Text: e.EveryExpr.Text(), Line: 1, Column: 1, Code: expr.CodeValue,
+		Message: "`every` is a duration such as 30s, or a number of milliseconds, and " + trouble}
 }
 
 // Transformer is a stage that reads topics. It has either a Transform or a Message.
@@ -106,6 +202,8 @@ type Transformer struct {
 	Inputs       []*stream.Input
 	InputTopics  []*Topic // of Inputs, in the same order
 	OutputTopics []*Topic
+	// ConfigTopics hold what `configs.get` reads.
+	ConfigTopics []*Topic
 	// HasState says that the pipeline declares `state:`. A stage without it is stateful all the same when its body or
 	// the functions name `state` or `State`.
 	HasState bool
@@ -117,20 +215,27 @@ type Transformer struct {
 	StateKey  *expr.Expr
 	Transform Body
 	Message   *expr.Message
-	OnInvalid Policy
-	OnError   Policy
+	// Concurrency is how many records a body that awaits may have begun at once.
+	Concurrency int
+	OnInvalid   Policy // Fail or Skip
+	OnError     Policy
+	// Retry is how OnError waits where it is Retry.
+	Retry Backoff
 	// Timeout counts from a resume of the body to its next yield of State or its end.
 	Timeout time.Duration
 	// Place is where the stage's name stands.
 	Place Place
 
-	item  *Item[TransformerSpec]
-	texts []*leafText // of all its expressions
+	item *Item[TransformerSpec]
+	expressions
 }
 
+// expressions are the texts of a stage's expressions.
+type expressions struct{ texts []*leafText }
+
 // At is where an expression of the stage failed, in the pipeline file. It answers false for an expression of another stage.
-func (t *Transformer) At(f *expr.Failure) (Place, bool) {
-	for _, l := range t.texts {
+func (x *expressions) At(f *expr.Failure) (Place, bool) {
+	for _, l := range x.texts {
 		if l.text.Text == f.Text {
 			line, column := l.text.Position(f.Line, f.Column)
 			return Place{l.text.File, line, column}, true

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -64,26 +65,38 @@ var (
 		{"properties", schema{{"script", schema{{"type", "string"}, {"pattern", `\.js$|\$\{`}}}}}})
 )
 
+// retrySchema is that of the policies that may try again.
+var retrySchema = any1(words("fail", "skip", "retry"), schema{{"type", "object"}, {"additionalProperties", false}, {"required", []string{"retry"}},
+	{"properties", schema{{"retry", schema{{"type", "string"}, {"pattern", `^[0-9]+(ms|s|m|h|d) *\.\. *[0-9]+(ms|s|m|h|d)$|\$\{`}}}}}})
+
 func words(w ...string) schema { return any1(schema{{"enum", w}}, fromEnv) }
 
 func ref(name string) schema { return schema{{"$ref", "#/definitions/" + name}} }
 
 // leafSchemas are the schemas of the types that read themselves.
 var leafSchemas = map[reflect.Type]schema{
-	reflect.TypeFor[Text]():       textSchema,
-	reflect.TypeFor[Count]():      any1(schema{{"type", "integer"}, {"minimum", 1}}, fromEnv),
-	reflect.TypeFor[Duration]():   {{"type", "string"}, {"pattern", `^[0-9]+(ms|s|m|h|d)$|\$\{`}},
-	reflect.TypeFor[Object]():     {{"type", "object"}},
-	reflect.TypeFor[Settings]():   object(scalarSchema),
-	reflect.TypeFor[Format]():     words("json", "string", "bytes"),
-	reflect.TypeFor[PollPolicy](): words("fail"),
-	reflect.TypeFor[Policies]():   words("fail", "skip"),
+	reflect.TypeFor[Text]():          textSchema,
+	reflect.TypeFor[Count]():         any1(schema{{"type", "integer"}, {"minimum", 1}}, fromEnv),
+	reflect.TypeFor[Duration]():      {{"type", "string"}, {"pattern", `^[0-9]+(ms|s|m|h|d)$|\$\{`}},
+	reflect.TypeFor[Object]():        {{"type", "object"}},
+	reflect.TypeFor[Settings]():      object(scalarSchema),
+	reflect.TypeFor[Format]():        words("json", "string", "bytes"),
+	reflect.TypeFor[InvalidPolicy](): words("fail", "skip"),
+	reflect.TypeFor[RecordPolicy]():  retrySchema,
+	reflect.TypeFor[PollPolicy]():    retrySchema,
+	reflect.TypeFor[Every]():         {{"type", "string"}, {"pattern", `^[0-9]+(ms|s|m|h|d)$|\$\{|` + expressionText.String()}},
+	reflect.TypeFor[Cron](): any1(textSchema, schema{{"type", "object"}, {"additionalProperties", false}, {"required", []string{"at"}},
+		{"properties", schema{{"at", textSchema}, {"zone", textSchema}}}}),
+	reflect.TypeFor[JSONSchema](): any1(schema{{"type", "object"}}, schema{{"type", "string"}, {"pattern", `\.json$|\$\{`}}),
+	reflect.TypeFor[Rate]():       {{"type", "string"}, {"pattern", `^[1-9][0-9]*/[smh]$|\$\{`}},
+	reflect.TypeFor[Size]():       any1(schema{{"type", "integer"}, {"minimum", 1}}, schema{{"type", "string"}, {"pattern", `^[1-9][0-9]*([KMG]iB)?$|\$\{`}}),
+	reflect.TypeFor[Limit]():      any1(schema{{"type", "integer"}, {"minimum", 0}}, fromEnv),
 	reflect.TypeFor[Names]():      any1(textSchema, schema{{"type", "array"}, {"items", textSchema}, {"minItems", 1}}),
 	reflect.TypeFor[Inputs](): any1(textSchema, schema{{"type", "array"}, {"items", textSchema}, {"minItems", 1}},
 		append(object(textSchema), member{"minProperties", 1})),
 	reflect.TypeFor[Rows]():       {{"type", "array"}, {"minItems", 1}},
 	reflect.TypeFor[Script]():     scriptSchema,
-	reflect.TypeFor[Inline]():     textSchema,
+	reflect.TypeFor[Functions]():  any1(textSchema, schema{{"type", "array"}, {"items", textSchema}, {"minItems", 1}}),
 	reflect.TypeFor[Expression](): scalarSchema,
 	reflect.TypeFor[Leaves]():     ref("Leaves"),
 }
@@ -117,10 +130,10 @@ func (g *generator) structure(t reflect.Type) schema {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		key := f.Tag.Get("json")
-		if key == "" {
+		if _, later := f.Tag.Lookup("later"); key == "" || later {
 			continue
 		}
-		if f.Tag.Get("need") != "" || f.Tag.Get("schema") == "required" {
+		if f.Tag.Get("need") != "" && f.Tag.Get("instead") == "" || f.Tag.Get("schema") == "required" {
 			required = append(required, key)
 		}
 		property := schema{{"description", g.comments[t.Name()+"."+f.Name]}}
@@ -129,7 +142,11 @@ func (g *generator) structure(t reflect.Type) schema {
 			property = append(property, member{"pattern", namePattern})
 		}
 		if d := f.Tag.Get("default"); d != "" {
-			property = append(property, member{"default", d})
+			var value any = d
+			if _, err := strconv.Atoi(d); err == nil {
+				value = json.Number(d)
+			}
+			property = append(property, member{"default", value})
 		}
 		properties = append(properties, member{key, property})
 	}
@@ -139,6 +156,8 @@ func (g *generator) structure(t reflect.Type) schema {
 	switch t {
 	case reflect.TypeFor[TransformerSpec]():
 		out = append(out, member{"oneOf", []schema{{{"required", []string{"transform"}}}, {{"required", []string{"message"}}}}})
+	case reflect.TypeFor[ExtractorSpec]():
+		out = append(out, member{"oneOf", []schema{{{"required", []string{"every"}}}, {{"required", []string{"cron"}}}}})
 	case reflect.TypeFor[SeedSpec]():
 		out = append(out, member{"oneOf", []schema{{{"required", []string{"file"}}}, {{"required", []string{"records"}}}}})
 	}
@@ -344,8 +363,8 @@ func TestSchemaCatches(t *testing.T) {
 	s := compileSchema(t)
 	for _, name := range []string{
 		"unknown-field", "unknown-top", "misplaced-field", "wrong-types", "missing-required", "both-bodies", "durations", "bad-words", "bad-names",
-		"later-extractor", "later-transformer", "later-topics", "script-files", "empty-values", "seed-errors", "yaml-list", "yaml-scalar",
-		"input-and-config", "trap-null", "trap-list", "bom", "crlf",
+		"later-extractor", "later-transformer", "later-topics", "script-files", "retries", "crons", "workers", "empty-values", "seed-errors", "yaml-list", "yaml-scalar",
+		"trap-null", "trap-list", "bom", "crlf",
 	} {
 		value, ok := asJSON(t, "testdata/bad/"+name+".yaml")
 		if !ok {

@@ -8,6 +8,8 @@ type Facts struct {
 	YieldsMessage bool
 	// NamesState says that the body or the functions of its pipeline name `state` or `State`.
 	NamesState bool
+	// NamesConfigs says that the body or the functions of its pipeline name `configs`.
+	NamesConfigs bool
 }
 
 // Stage is one stage of a Set that has a body: either an Extractor or a Transformer.
@@ -85,5 +87,26 @@ func (s Stage) check(f Facts) Problems {
 			}
 		}
 	}
-	return problems
+	return append(problems, s.configs(f, what, place, stage)...)
+}
+
+// configs finds what is wrong between what a script reads and the configs that its stage has. Functions belong to all
+// stages of a pipeline, so that a stage without configs need not be the one that reads them.
+func (s Stage) configs(f Facts, what string, place Place, stage *node) Problems {
+	problem := func(line, column int, code, message, hint string) Problems {
+		return Problems{{place.File, line, column, severityOf(code), code, message, hint}}
+	}
+	topics := stage.key("config_topics")
+	switch {
+	case f.NamesConfigs && !stage.has("config_topics") && !stage.has("configs"):
+		hint := "name the topics that hold them in `config_topics:`"
+		if s.Extractor != nil {
+			hint = "write `configs:`, or name the topics that hold them in `config_topics:`"
+		}
+		return problem(place.Line, place.Column, "config.none", fmt.Sprintf("%s has no configs, and its script or the functions name them", what), hint)
+	case !f.NamesConfigs && topics != nil && s.Transformer != nil:
+		return problem(topics.line, topics.column, "config.unread", fmt.Sprintf("%s has `config_topics:`, but its script never names `configs`", what),
+			"write `configs.get(key)`, or remove the key")
+	}
+	return nil
 }

@@ -99,12 +99,12 @@ func (d *draft) near() {
 	var idle []string
 	used := map[string]bool{}
 	for _, e := range d.pipe.Extractors {
-		for _, t := range e.OutputTopics {
+		for _, t := range slices.Concat(e.OutputTopics, e.ConfigTopics) {
 			used[t.Name] = true
 		}
 	}
 	for _, tr := range d.pipe.Transformers {
-		for _, t := range slices.Concat(tr.InputTopics, tr.OutputTopics) {
+		for _, t := range slices.Concat(tr.InputTopics, tr.OutputTopics, tr.ConfigTopics) {
 			used[t.Name] = true
 		}
 	}

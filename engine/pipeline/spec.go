@@ -4,7 +4,8 @@ package pipeline
 
 // Spec is one pipeline file as it is written. Its fields are the keys of the language: the decoder and the JSON Schema are
 // both made from them, and their comments are what an editor shows. Besides `json`, the key, their tags are: need, why a key
-// may not be missing, and instead, what may stand in its place; default, pattern and schema speak to the JSON Schema alone.
+// may not be missing, and instead, what may stand in its place; later, why a key is read but refused as not supported yet;
+// default, pattern and schema speak to the JSON Schema alone.
 type Spec struct {
 	// The name of the pipeline: the prefix of every Kafka name that its stages derive. Letters, digits, `.`, `_` and `-`.
 	Pipeline Text `json:"pipeline" pattern:"name" need:"it is the prefix of every Kafka name that the stages derive"`
@@ -16,9 +17,11 @@ type Spec struct {
 	Topics Named[TopicSpec] `json:"topics"`
 	// What every declared topic has that does not say otherwise.
 	TopicDefaults *DefaultsSpec `json:"topic_defaults"`
-	// JavaScript that every body of the pipeline can use. It is evaluated once in each VM before any body, does no I/O, and
-	// what it declares is frozen.
-	Functions Inline `json:"functions"`
+	// JavaScript that every body of the pipeline can use: a text, a .js file beside the pipeline, or a list of these. It is
+	// evaluated once in each VM before any body, does no I/O, and what it declares is frozen.
+	Functions Functions `json:"functions"`
+	// What every HTTP request of the pipeline has that does not say otherwise.
+	Fetch *FetchSpec `json:"fetch" later:""`
 	// The stages that read something outside Kafka.
 	Extractors Named[ExtractorSpec] `json:"extractors"`
 	// The stages that read topics.
@@ -67,13 +70,31 @@ type ExtractorSpec struct {
 	// The name of the stage in Kafka; by default the pipeline's name, a hyphen and the stage's name. A change strands the
 	// stage's state.
 	ApplicationID Text `json:"application_id" pattern:"name"`
-	// How long from the start of one poll of a config to the start of its next.
-	Every Duration `json:"every" need:"it says how often to poll" instead:"cron"`
-	// What there is to poll: each config is polled on its own, with a state of its own. Without it there is one config, `{}`
-	// under the key `default`.
+	// How long from the start of one poll of a config to the start of its next: a duration, or an expression over `config`,
+	// `state`, `vars` and `now` that gives a duration as text or a number of milliseconds.
+	Every Every `json:"every" need:"it says how often to poll" instead:"cron"`
+	// When each config is polled, in place of `every`: minute, hour, day of the month, month and day of the week, as cron has
+	// them, in UTC. As `{ at: "0 6 * * *", zone: Europe/Berlin }` in another time zone.
+	Cron Cron `json:"cron"`
+	// What there is to poll: each config is polled on its own, with a state of its own. Without it and `config_topics` there
+	// is one config, `{}` under the key `default`.
 	Configs Named[Object] `json:"configs"`
-	// Into how many units of work the configs are spread over the instances of the pipeline.
+	// Topics whose records are configs by key, besides the inline ones. They are compacted unless they say otherwise, have
+	// keys of text and values of JSON, and the same partition count.
+	ConfigTopics Names `json:"config_topics"`
+	// What a config must be, and what it has that does not say otherwise.
+	Config *ConfigRulesSpec `json:"config"`
+	// An expression over `config` and `vars` that tells which configs are the stage's own. It sees a config with its
+	// defaults, before its schema is checked.
+	Where Expression `json:"where"`
+	// A script that completes a config before it is polled: `config` is in scope, I/O is allowed, and the object that it
+	// returns takes the config's place. It yields nothing. It runs once for each config as that was written.
+	Enrich Script `json:"enrich" later:""`
+	// Into how many units of work the configs are spread over the instances of the pipeline. With `config_topics` their
+	// partition count decides.
 	Tokens Count `json:"tokens"`
+	// How many polls may run at once in one process.
+	Workers Count `json:"workers" default:"16"`
 	// The topics that `poll` may yield Messages to.
 	OutputTopics Names `json:"output_topics"`
 	// What `state` is for a config that has none yet.
@@ -82,8 +103,48 @@ type ExtractorSpec struct {
 	Poll Script `json:"poll" schema:"required"`
 	// How long the script may take from a resume to its next yield of State or its end.
 	Timeout Duration `json:"timeout" default:"5m"`
-	// What becomes of a poll that fails: `fail` ends the process with exit status 1.
+	// What becomes of a config that is not what `config` demands: `fail` ends the process with exit status 1, `skip` leaves
+	// that config out.
+	OnInvalid InvalidPolicy `json:"on_invalid" default:"fail"`
+	// What becomes of a poll that fails: `fail` ends the process with exit status 1, `skip` waits for the config's next poll,
+	// `{ retry: 1s..5m }` polls that config again after a pause that grows from the first length to the second; `retry` alone
+	// is `{ retry: 1s..5m }`.
 	OnError PollPolicy `json:"on_error" default:"fail"`
+}
+
+// ConfigRulesSpec is what a stage wants of its configs.
+type ConfigRulesSpec struct {
+	// A JSON Schema that every config must fit, with its defaults: written here, or the name of a .json or .yaml file beside
+	// the pipeline. The member `suspended`, which stops the polls of a config, need not be named in it.
+	Schema JSONSchema `json:"schema"`
+	// Members that a config has which does not say otherwise; objects in it likewise.
+	Defaults Object `json:"defaults"`
+}
+
+// FetchSpec is what HTTP requests have in common.
+type FetchSpec struct {
+	// The header User-Agent.
+	UserAgent Text `json:"user_agent"`
+	// What the path of a URL without a host is put behind.
+	BaseURL Text `json:"base_url"`
+	// How long a request may take, from its start to the last byte of its answer.
+	Timeout Duration `json:"timeout" default:"30s"`
+	// How many requests may be sent to one host: a number per `s`, `m` or `h`, such as `10/s`.
+	Rate Rate `json:"rate"`
+	// When requests to a host that keeps failing are no longer sent.
+	Breaker *BreakerSpec `json:"breaker"`
+	// The largest body of an answer, in bytes or with KiB, MiB or GiB.
+	MaxBytes Size `json:"max_bytes" default:"64MiB"`
+	// How many redirects are followed.
+	MaxRedirects Limit `json:"max_redirects" default:"10"`
+}
+
+// BreakerSpec is a circuit breaker: after some failures in a row a host gets no request for a while, then one that tries.
+type BreakerSpec struct {
+	// How many failures in a row.
+	Failures Count `json:"failures" need:"it says after how many failures in a row requests stop"`
+	// For how long no request is sent.
+	Pause Duration `json:"pause" default:"30s"`
 }
 
 // TransformerSpec is a stage that reads topics and writes exactly once. It has either a `transform` or a `message`.
@@ -95,6 +156,9 @@ type TransformerSpec struct {
 	InputTopics Inputs `json:"input_topics" schema:"required"`
 	// The topics that the stage may write to.
 	OutputTopics Names `json:"output_topics"`
+	// Topics whose records scripts read by key: `configs.get(key)`. They are compacted unless they say otherwise, and have
+	// keys of text and values of JSON.
+	ConfigTopics Names `json:"config_topics"`
 	// An expression that tells which records the stage is for; the others are passed over.
 	Filter Expression `json:"filter"`
 	// An expression that names the state of a record; by default its key.
@@ -106,13 +170,16 @@ type TransformerSpec struct {
 	Transform Script `json:"transform"`
 	// What a record becomes, without a script: every leaf is an expression.
 	Message *MessageSpec `json:"message"`
+	// How many records a script that awaits may have begun at once; those of one key never overlap.
+	Concurrency Count `json:"concurrency" default:"64" later:""`
 	// How long the script may take for one record.
 	Timeout Duration `json:"timeout" default:"30s"`
 	// What becomes of a record that cannot be decoded: `fail` ends the process with exit status 1, `skip` passes it over.
-	OnInvalid Policies `json:"on_invalid" default:"fail"`
+	OnInvalid InvalidPolicy `json:"on_invalid" default:"fail"`
 	// What becomes of a record whose script or expression fails: `fail` ends the process with exit status 1, `skip` passes
-	// the record over.
-	OnError Policies `json:"on_error" default:"fail"`
+	// the record over, `{ retry: 1s..5m }` runs it again after a pause that grows from the first length to the second, and
+	// holds up its partition meanwhile.
+	OnError RecordPolicy `json:"on_error" default:"fail"`
 }
 
 // MessageSpec is an output record as expressions. A literal text is quoted inside: `status: '"CRITICAL"'`.

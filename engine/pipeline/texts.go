@@ -50,13 +50,13 @@ func (d *draft) textsInScript(s *Script, roots map[string][]envText) {
 	}
 }
 
-// textsInExpressions warns where an expression of a transformer does so. The compiler of expressions knows the vars at the
+// textsInExpressions warns where an expression of a stage does so. The compiler of expressions knows the vars at the
 // top; what is nested in them is found by name.
-func (d *draft) textsInExpressions(t *Transformer, scope expr.Scope) {
+func (d *draft) textsInExpressions(of *expressions, scope expr.Scope) {
 	if len(d.spec.Vars.texts) == 0 {
 		return
 	}
-	for _, l := range t.texts {
+	for _, l := range of.texts {
 		d.textsInText(&l.text, map[string][]envText{"vars": d.spec.Vars.texts})
 		e, err := expr.Compile(l.text.Text, scope, expr.Any)
 		if err != nil {

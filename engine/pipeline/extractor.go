@@ -1,0 +1,277 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/flechtwerk/flechtwerk/engine/expr"
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+)
+
+func (d *draft) extractor(item *Item[ExtractorSpec]) {
+	spec, stage, what := &item.Value, item.value, "extractors."+item.Name
+	e := &Extractor{
+		Name: item.Name, ApplicationID: d.applicationID(&spec.ApplicationID, item.key), Every: spec.Every.Duration, Schedule: spec.Cron.Schedule,
+		Tokens: 1, Workers: DefaultWorkers, Enrich: spec.Enrich.Body, Poll: spec.Poll.Body, OutputTopics: d.topicsOf(&spec.OutputTopics),
+		Initial: spec.State.JSON, Timeout: PollTimeout, OnInvalid: spec.OnInvalid.Value, OnError: spec.OnError.Value, Retry: spec.OnError.Retry,
+		Place: Place{d.src.file, item.key.line, item.key.column}, item: item,
+	}
+	d.pipe.Extractors = append(d.pipe.Extractors, e)
+	if spec.Timeout.given() {
+		e.Timeout = spec.Timeout.Value
+	}
+	if spec.Workers.given() {
+		e.Workers = spec.Workers.Value
+	}
+	if spec.Tokens.given() {
+		e.Tokens = spec.Tokens.Value
+	}
+	e.ConfigTopics = d.configTopics(&spec.ConfigTopics)
+	if stage.has("config_topics") {
+		e.Tokens = 0
+		if k := stage.key("tokens"); k != nil {
+			d.report(k, "field.no_effect", "`tokens` has no effect beside `config_topics`, whose partition count decides", "remove it")
+		}
+		d.sameTokens(e, spec)
+	} else if k := stage.key("on_invalid"); k != nil {
+		d.report(k, "field.no_effect", "`on_invalid` has no effect without `config_topics`; the configs of the file are checked before anything runs", "remove it")
+	}
+	if !slices.ContainsFunc([]string{"poll", "http", "mqtt"}, stage.has) {
+		d.report(item.key, "stage.no_source", fmt.Sprintf("%s has no `poll:`, so it reads nothing", what), "write the script that reads after `poll: |`")
+	}
+	if every, cron := stage.key("every"), stage.key("cron"); every != nil && cron != nil {
+		later := every
+		if cron.line > every.line || cron.line == every.line && cron.column > every.column {
+			later = cron
+		}
+		d.report(later, "stage.two_schedules", what+" has an `every` and a `cron`", "one of them says when to poll")
+	}
+	scope := d.scope(expr.Config)
+	e.EveryExpr = d.every(e, scope)
+	e.Where = d.compile(&e.expressions, &spec.Where, d.scope(expr.Choice), expr.Condition)
+	d.textsInExpressions(&e.expressions, scope)
+	d.configs(e, what)
+	texts := map[string][]envText{"vars": d.spec.Vars.texts, "state": spec.State.texts, "config": configTexts(spec)}
+	d.textsInScript(&spec.Poll, texts)
+	d.textsInScript(&spec.Enrich, texts)
+}
+
+// configTopics are the topics that a stage reads configs from. What a topic does not say itself is decided here.
+func (d *draft) configTopics(names *Names) []*Topic {
+	topics := d.topicsOf(names)
+	for i := range names.Items {
+		name := &names.Items[i]
+		n := slices.IndexFunc(topics, func(t *Topic) bool { return t.Name == name.Value })
+		if n < 0 {
+			continue
+		}
+		t := topics[n]
+		if t.Key != stream.String || t.Value != stream.JSON {
+			d.report(name.node, "config.format", fmt.Sprintf("the topic has keys of %s and values of %s, and configs have keys of string and values of json", t.Key, t.Value),
+				"leave `key` and `value` of the topic out")
+		}
+		if _, said := t.Config["cleanup.policy"]; !said {
+			t.Config = maps.Clone(t.Config)
+			if t.Config == nil {
+				t.Config = map[string]string{}
+			}
+			t.Config["cleanup.policy"] = "compact"
+		}
+	}
+	return topics
+}
+
+// sameTokens reports config topics whose declared partition counts differ (D4, as far as the file tells).
+func (d *draft) sameTokens(e *Extractor, spec *ExtractorSpec) {
+	first := 0
+	for i := range spec.ConfigTopics.Items {
+		name := &spec.ConfigTopics.Items[i]
+		n := slices.IndexFunc(e.ConfigTopics, func(t *Topic) bool { return t.Name == name.Value })
+		switch {
+		case n < 0 || e.ConfigTopics[n].Partitions == 0:
+		case first == 0:
+			first = e.ConfigTopics[n].Partitions
+		case first != e.ConfigTopics[n].Partitions:
+			d.report(name.node, "topic.partitions", fmt.Sprintf("this config topic has %d partitions and the first one %d, and their count is into how many units of work the configs are spread",
+				e.ConfigTopics[n].Partitions, first), "give all config topics of an extractor the same partition count")
+		}
+	}
+}
+
+// every compiles an `every` that is an expression.
+func (d *draft) every(e *Extractor, scope expr.Scope) *expr.Expr {
+	x := &e.item.Value.Every.x
+	out := d.compile(&e.expressions, x, scope, expr.Any)
+	if out == nil {
+		return nil
+	}
+	_, notText := expr.Compile(x.text.Text, scope, expr.AText)
+	_, notNumber := expr.Compile(x.text.Text, scope, expr.ANumber)
+	var wrong *expr.Error
+	if notText != nil && errors.As(notNumber, &wrong) {
+		d.expressionError(e.texts[len(e.texts)-1], &expr.Error{Line: wrong.Line, Column: wrong.Column, Code: expr.CodeType,
+			Message: "`every` is a duration such as 30s, or a number of milliseconds, and this can never be one", Hint: `as in config.every ?? "10s"`})
+		return nil
+	}
+	return out
+}
+
+// configs collects the inline configs and looks whether they are what the stage wants.
+func (d *draft) configs(e *Extractor, what string) {
+	spec, stage := &e.item.Value, e.item.value
+	if rules := spec.Config; rules != nil {
+		e.Config = &ConfigSpec{Defaults: rules.Defaults.JSON, schema: rules.Schema.schema}
+		if n := stage.find("config"); n.kind == mapping && len(n.entries) == 0 {
+			d.report(n, "field.empty", what+".config says nothing", "write `schema:` or `defaults:`, or remove the key")
+		}
+		d.defaults(rules)
+	}
+	check := &configCheck{draft: d, e: e, what: what}
+	if !stage.has("configs") {
+		if !stage.has("config_topics") {
+			e.Configs = []stream.Config{check.one("default", []byte("{}"), nil, nil)}
+			if k := stage.key("where"); k != nil && check.looked && check.own == 0 {
+				d.report(k, "field.no_effect", "`where` leaves the only config out, so that nothing is polled", "write `configs:` or `config_topics:`, or remove the key")
+			}
+		}
+		return
+	}
+	if spec.Configs.given() && len(spec.Configs.Items) == 0 {
+		d.report(spec.Configs.node, "field.empty", what+".configs has no config, so that nothing is polled", "write one, or remove the key")
+	}
+	for i := range spec.Configs.Items {
+		if item := &spec.Configs.Items[i]; !item.broken {
+			e.Configs = append(e.Configs, check.one(item.Name, item.Value.JSON, item.key, &item.Value))
+		}
+	}
+	if k := stage.key("where"); k != nil && check.looked && check.own == 0 && !stage.has("config_topics") {
+		d.report(k, "field.no_effect", "`where` leaves every config out, so that nothing is polled", "correct it, or remove the key")
+	}
+}
+
+// defaults reports defaults that no config with them could make right.
+func (d *draft) defaults(rules *ConfigRulesSpec) {
+	if !rules.Defaults.given() || rules.Defaults.missing || rules.Schema.schema == nil {
+		return
+	}
+	var wrong *SchemaError
+	if !errors.As(rules.Schema.schema.check(rules.Defaults.JSON), &wrong) {
+		return
+	}
+	for i := range wrong.Misfits {
+		m := &wrong.Misfits[i]
+		if at := rules.Defaults.node.inside(m.Path); m.Certain {
+			d.report(at, "config.invalid", "the default "+m.String(), d.typeHint(at, m))
+		}
+	}
+}
+
+// typeHint is for a text of the environment where a number or boolean is wanted.
+func (d *draft) typeHint(n *node, m *Misfit) string {
+	if m.wrongType && n.kind == scalar && d.expand(n).env {
+		return "what comes from the environment is a text; write `${NAME|number}`, `${NAME|int}` or `${NAME|bool}` for another type"
+	}
+	return ""
+}
+
+// configCheck looks at the inline configs of a stage.
+type configCheck struct {
+	*draft
+	e    *Extractor
+	what string
+	// own is how many configs Where has picked, of those that looked says could be looked at.
+	own    int
+	looked bool
+}
+
+// one checks a config, and answers it with its defaults. key and object are nil for the config of a stage without configs.
+func (c *configCheck) one(key string, text []byte, at *node, object *Object) stream.Config {
+	out := stream.Config{Key: key, Value: text}
+	full, err := c.e.Config.Fill(text)
+	if err != nil {
+		return out // an Object is one
+	}
+	out.Value = full
+	if c.NoEnv || object != nil && object.missing || c.spec.Vars.missing || c.e.item.value.has("where") && c.e.Where == nil {
+		c.own++
+		return out
+	}
+	var env expr.Env
+	env.ConfigKey = key
+	if env.Config, err = expr.NewDoc(full); err != nil {
+		return out
+	}
+	if env.Vars, err = expr.NewDoc(c.pipe.Vars); err != nil {
+		return out
+	}
+	c.looked = true
+	if c.e.Where != nil {
+		own, err := c.e.Where.Bool(&env)
+		if err != nil {
+			c.own++
+			c.failed(at, "where", key, err)
+			return out
+		}
+		if !own {
+			return out
+		}
+	}
+	c.own++
+	c.fits(full, at, object)
+	if c.e.EveryExpr != nil {
+		initial := c.e.Initial
+		if initial == nil {
+			initial = []byte("{}")
+		}
+		if env.State, err = expr.NewDoc(initial); err != nil {
+			return out
+		}
+		if _, err := c.e.Period(&env); err != nil {
+			c.failed(at, "every", key, err)
+		}
+	}
+	return out
+}
+
+// fits checks a config against the schema.
+func (c *configCheck) fits(full []byte, at *node, object *Object) {
+	var wrong *SchemaError
+	if !errors.As(c.e.Config.Check(full), &wrong) {
+		return
+	}
+	for i := range wrong.Misfits {
+		m := &wrong.Misfits[i]
+		if object == nil {
+			c.report(c.e.item.key, "config.invalid", fmt.Sprintf("%s has neither `configs:` nor `config_topics:`, and does without a config only if all of it has defaults: %s", c.what, m.String()), "")
+			continue
+		}
+		place := object.node.inside(m.Path)
+		if place == object.node {
+			place = at
+		}
+		c.report(place, "config.invalid", fmt.Sprintf("the config %s is not what %s wants: %s", at.text, c.what, m.String()), c.typeHint(place, m))
+	}
+}
+
+// failed reports an expression that fails on an inline config.
+func (c *configCheck) failed(at *node, name, key string, err error) {
+	if at == nil {
+		at = c.e.item.value.key(name)
+	}
+	var f *expr.Failure
+	what := err.Error()
+	if errors.As(err, &f) {
+		what = f.Message
+	}
+	c.report(at, "config.invalid", fmt.Sprintf("`%s` fails for the config %s: %s", name, key, what), "")
+}
+
+func configTexts(spec *ExtractorSpec) []envText {
+	var texts []envText
+	for i := range spec.Configs.Items {
+		texts = append(texts, spec.Configs.Items[i].Value.texts...)
+	}
+	return texts
+}

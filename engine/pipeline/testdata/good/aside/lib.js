@@ -1,0 +1,1 @@
+const half = (x) => x / 2;
