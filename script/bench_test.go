@@ -40,16 +40,23 @@ func benchmark(b *testing.B, body string) {
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
-	start := cpuTime()
+	start, best := cpuTime(), time.Hour
 	for done := 0; done < b.N; done += benchBatch {
 		batch.Reset()
 		if p.NamesState() {
 			batch.States = store
 		}
 		batch.Records = append(batch.Records, records[:min(benchBatch, b.N-done)]...)
+		began := time.Now()
 		if err := tr.Run(context.Background(), batch); err != nil {
 			b.Fatal(err)
 		}
+		if took := time.Since(began); len(batch.Records) == benchBatch {
+			best = min(best, took)
+		}
+	}
+	if best < time.Hour {
+		b.ReportMetric(float64(best)/benchBatch, "best-ns/op") // of one batch: on a busy machine the others say little
 	}
 	b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/op")
 }

@@ -3,7 +3,7 @@
 // Compile turns a body and the pipeline's functions into a Program and finds everything that can be found without
 // running it. A Program makes any number of Transforms (one VM each, one goroutine) and Sources (one VM per running poll).
 //
-// How a body becomes a function (compile.go, rewrite.go):
+// How a body becomes a function (compile.go, rewrite.go, names.go):
 //
 //  1. Functions and body are joined into one source text, the body as the inside of an async generator, and parsed once.
 //     Every byte of the joined text belongs to a stream.Text of the user, so that each position that goja reports, at
@@ -14,7 +14,7 @@
 //  3. Every catch clause first lets the cancel sentinel pass, so that a cancelled body runs its finally blocks and
 //     nothing else.
 //  4. Object literals that spread an object, and Message({…}) in a yield, become native calls that copy bytes instead of
-//     building objects (lazy.go, emit.go).
+//     building objects (literals.go, lazy.go).
 //
 // Invariants:
 //

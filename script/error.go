@@ -3,6 +3,7 @@ package script
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dop251/goja"
@@ -120,7 +121,9 @@ func (v *vm) failure(err error) *Error {
 		}
 		v.locate(e, err.Stack())
 	case *goja.Exception:
-		at := v.locate(e, err.Stack())
+		var makers []string
+		v.guard(func() { makers = constructors(err.Value()) })
+		at := v.locate(e, err.Stack(), makers...)
 		v.guard(func() {
 			thrown := err.Unwrap()
 			var native *refusal
@@ -139,10 +142,27 @@ func (v *vm) failure(err error) *Error {
 	return e
 }
 
-// locate notes the user's frames of a stack, and the innermost as the place of the error. It answers that place as an
-// offset of the joined text, or -1.
-func (v *vm) locate(e *Error, stack []goja.StackFrame) int {
-	first := -1
+// constructors are the names of the classes that made an error: it is thrown where it is made with new, not in their
+// constructors.
+func constructors(value goja.Value) (names []string) {
+	o, ok := value.(*goja.Object)
+	if !ok || o.ClassName() != "Error" {
+		return nil
+	}
+	for o = o.Prototype(); o != nil; o = o.Prototype() {
+		if c, ok := o.Get("constructor").(*goja.Object); ok {
+			if name := c.Get("name"); name != nil {
+				names = append(names, name.String())
+			}
+		}
+	}
+	return names
+}
+
+// locate notes the user's frames of a stack, and the innermost as the place of the error, save those of the functions called
+// makers. It answers that place as an offset of the joined text, or -1.
+func (v *vm) locate(e *Error, stack []goja.StackFrame, makers ...string) int {
+	first, making := -1, true
 	for i := range stack {
 		f := &stack[i]
 		position := f.Position()
@@ -154,9 +174,10 @@ func (v *vm) locate(e *Error, stack []goja.StackFrame) int {
 			continue
 		}
 		at := v.program.src.place(offset)
-		if first < 0 {
+		if first < 0 || making {
 			first, e.at = offset, at
 		}
+		making = making && slices.Contains(makers, f.FuncName())
 		where := fmt.Sprintf("%s:%d:%d", at.file, at.line, at.column)
 		if name := f.FuncName(); name != "<anonymous>" {
 			where = fmt.Sprintf("%s (%s)", name, where)

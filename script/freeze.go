@@ -15,8 +15,8 @@ import (
 //
 // A frozen prototype has a side effect, known as the override mistake: where a prototype has a read-only member, an
 // assignment of that member to an object that inherits from it throws. Ordinary code does that to a few names
-// (this.name = … in a subclass of Error, o.toString = …). On the built-in prototypes these are turned into accessors
-// whose setter defines the member on the receiver, as the assignment would have done.
+// (this.name = … in a subclass of Error, o.toString = …). On the built-in prototypes, and on those of classes that functions
+// declare, these are turned into accessors whose setter defines the member on the receiver, as the assignment would have done.
 type freezer struct {
 	rt     *goja.Runtime
 	done   map[*goja.Object]bool
@@ -209,6 +209,9 @@ func (f *freezer) deep(name string, value goja.Value) {
 	var found []*goja.Object
 	f.collectOwn(name, value, &found)
 	for _, o := range found {
+		for _, name := range f.overriddenBy(o) {
+			f.override(o, name)
+		}
 		f.seal(o)
 	}
 }

@@ -20,22 +20,28 @@ import (
 //  2. An object or array is made at the first read and stays the same one.
 //  3. Writing a member puts it into changes. Writing what the text says anyway does nothing, so that a number keeps its
 //     digits in both representations.
-//  4. A text that is untouched, children included, is written by copying it. Otherwise the members are written in
-//     JavaScript's order, each untouched one by copying its span.
+//  4. A text that is untouched, children included, is written by copying it. Otherwise, and in a copy that a spread made, the
+//     members are written in JavaScript's order, each untouched one by copying its span.
 
 // text is the text of a JSON object.
 type text struct {
 	raw      []byte
 	members  []rawjson.Member
+	lookup   *lookup // once a member of many was looked for; shared by texts with the same members
+	children *child
 	scanned  bool
-	reads    int
-	index    map[string]int32
-	children []child
+}
+
+// lookup finds members by their names where there are many.
+type lookup struct {
+	reads int
+	index map[string]int32
 }
 
 type child struct {
-	member int32
+	next   *child
 	value  *goja.Object
+	member int32
 }
 
 // change is a member that differs from the text.
@@ -52,6 +58,7 @@ type lazy struct {
 	text    *text
 	changes []change
 	index   map[string]int32 // of changes, once there are many
+	copied  bool             // made by a spread, which puts members in JavaScript's order
 }
 
 // lazyObject is a lazy object with its own text, in one piece of memory.
@@ -73,14 +80,18 @@ func (t *text) scan() {
 func (t *text) find(name string) int32 {
 	t.scan()
 	if len(t.members) > manyMembers {
-		if t.reads++; t.index == nil && t.reads > 3 {
-			t.index = make(map[string]int32, len(t.members))
+		if t.lookup == nil {
+			t.lookup = &lookup{}
+		}
+		k := t.lookup
+		if k.reads++; k.index == nil && k.reads > 3 {
+			k.index = make(map[string]int32, len(t.members))
 			for i := range t.members {
-				t.index[t.members[i].Name(t.raw)] = int32(i)
+				k.index[t.members[i].Name(t.raw)] = int32(i)
 			}
 		}
-		if t.index != nil {
-			if i, ok := t.index[name]; ok {
+		if k.index != nil {
+			if i, ok := k.index[name]; ok {
 				return i
 			}
 			return -1
@@ -209,13 +220,11 @@ func (vs *values) load(t *text, member int32, name string) goja.Value {
 	if first := raw[0]; first != '{' && first != '[' {
 		return vs.member(name, raw)
 	}
-	for i := range t.children {
-		if t.children[i].member == member {
-			return t.children[i].value
-		}
+	if o := t.child(member); o != nil {
+		return o
 	}
 	o := vs.member(name, raw).(*goja.Object)
-	t.children = append(t.children, child{member, o})
+	t.children = &child{t.children, o, member}
 	return o
 }
 
@@ -251,12 +260,7 @@ func (l *lazy) spell(name string, raw []byte) {
 func (vs *values) says(t *text, member int32, value goja.Value) bool {
 	raw := t.span(member)
 	if o, ok := value.(*goja.Object); ok {
-		for i := range t.children {
-			if t.children[i].member == member {
-				return t.children[i].value == o
-			}
-		}
-		return false
+		return t.child(member) == o
 	}
 	switch raw[0] {
 	case '{', '[':
@@ -444,8 +448,8 @@ func (l *lazy) untouched() bool {
 	if len(l.changes) > 0 {
 		return false
 	}
-	for i := range l.text.children {
-		if !l.vs.untouched(l.text.children[i].value) {
+	for c := l.text.children; c != nil; c = c.next {
+		if !l.vs.untouched(c.value) {
 			return false
 		}
 	}
@@ -461,16 +465,17 @@ func (l *lazy) rawMember(name string) []byte {
 	if member < 0 {
 		return nil
 	}
-	if c := l.childOf(member); c != nil && !l.vs.untouched(c) {
+	if c := l.text.child(member); c != nil && !l.vs.untouched(c) {
 		return nil
 	}
 	return l.text.span(member)
 }
 
-func (l *lazy) childOf(member int32) *goja.Object {
-	for i := range l.text.children {
-		if l.text.children[i].member == member {
-			return l.text.children[i].value
+// child is the object that was made of a member, or nil.
+func (t *text) child(member int32) *goja.Object {
+	for c := t.children; c != nil; c = c.next {
+		if c.member == member {
+			return c.value
 		}
 	}
 	return nil
@@ -482,7 +487,7 @@ func (l *lazy) derive(room int) *lazy {
 		l.changes[i].get(l.vs)
 	}
 	d := l.vs.newLazy()
-	d.text = l.text
+	d.text, d.copied = l.text, true
 	if n := len(l.changes) + room; n > 0 {
 		d.changes = append(l.vs.changeRoom(n), l.changes...)
 	}
@@ -491,7 +496,7 @@ func (l *lazy) derive(room int) *lazy {
 
 // lazy appends a lazy object as JSON.
 func (e *encoder) lazy(l *lazy) {
-	if l.untouched() {
+	if !l.copied && l.untouched() {
 		e.dst = append(e.dst, trim(l.text.raw)...)
 		return
 	}
@@ -536,7 +541,7 @@ func (e *encoder) splice(l *lazy) {
 		if inText {
 			at.change = l.changeOf(at.member)
 		}
-		if at.change < 0 && m.Start == m.NameEnd+2 && (len(t.children) == 0 || l.childOf(at.member) == nil) {
+		if at.change < 0 && m.Start == m.NameEnd+2 && t.child(at.member) == nil {
 			if to == 0 || m.NameStart != to+2 {
 				flush()
 				from = m.NameStart - 1
@@ -612,7 +617,7 @@ func (e *encoder) entry(l *lazy, at entry, first *bool) {
 		} else {
 			written = e.member(c.name, c.value)
 		}
-	} else if o := l.childOf(at.member); o != nil {
+	} else if o := l.text.child(at.member); o != nil {
 		e.member(t.members[at.member].Name(t.raw), o)
 	} else {
 		e.dst = append(e.dst, t.span(at.member)...)

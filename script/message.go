@@ -270,7 +270,7 @@ func (v *vm) send(d *draft) {
 	default:
 		if l := v.firstLazy(d.object, d.parts); l != nil {
 			s := &v.scratch
-			s.vs, s.text, s.index = l.vs, l.text, nil
+			s.vs, s.text, s.index, s.copied = l.vs, l.text, nil, true
 			s.changes = append(s.changes[:0], l.changes...)
 			v.fill(s, d.object, d.parts)
 			m.Value = v.arena.Keep(v.encoder.encodeLazy(v.arena.Grab(512+len(l.text.raw)), s))
@@ -474,23 +474,23 @@ func (v *vm) key(value goja.Value, topic *stream.Topic) []byte {
 	switch topic.Key {
 	case stream.JSON:
 		text := v.encoder.encode(nil, value)
-		return v.keep0(rawjson.Canonical(v.arena.Grab(len(text)), text))
+		return v.keepPiece(rawjson.Canonical(v.arena.Grab(len(text)), text))
 	case stream.Bytes:
 		if b, ok := v.text(v.arena.Grab(32), value, true); ok {
-			return v.keep0(b)
+			return v.keepPiece(b)
 		}
 		v.throw(refuse(CodeRefused, "give a byte array or a string", "the key is %s, and %s takes bytes", kindName(value), topic.Name))
 	default:
 		if b, ok := v.text(v.arena.Grab(32), value, false); ok {
-			return v.keep0(b)
+			return v.keepPiece(b)
 		}
 		v.throw(refuse(CodeRefused, fmt.Sprintf("give a string, or declare the topic %s with key: json", topic.Name), "the key is %s, and %s takes text", kindName(value), topic.Name))
 	}
 	return nil
 }
 
-// keep0 keeps a piece that is never nil: an empty key or value is not an absent one.
-func (v *vm) keep0(piece []byte) []byte {
+// keepPiece keeps a piece of the arena that is never nil: an empty key or value is not an absent one.
+func (v *vm) keepPiece(piece []byte) []byte {
 	if len(piece) == 0 {
 		return []byte{}
 	}
@@ -521,15 +521,15 @@ func (v *vm) value(value goja.Value, topic *stream.Topic) []byte {
 	}
 	switch topic.Value {
 	case stream.JSON:
-		return v.keep0(v.encoder.encode(v.arena.Grab(512), value))
+		return v.keepPiece(v.encoder.encode(v.arena.Grab(512), value))
 	case stream.Bytes:
 		if b, ok := v.text(v.arena.Grab(256), value, true); ok {
-			return v.keep0(b)
+			return v.keepPiece(b)
 		}
 		v.throw(refuse(CodeRefused, "give a byte array or a string", "the value is %s, and %s takes bytes", kindName(value), topic.Name))
 	default:
 		if b, ok := v.text(v.arena.Grab(256), value, false); ok {
-			return v.keep0(b)
+			return v.keepPiece(b)
 		}
 		v.throw(refuse(CodeRefused, fmt.Sprintf("give a string, with JSON.stringify for example, or declare the topic %s with value: json", topic.Name), "the value is %s, and %s takes text", kindName(value), topic.Name))
 	}

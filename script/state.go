@@ -91,8 +91,11 @@ func (s *states) value(e *stateEntry) *goja.Object {
 		s.scratch = lazy{vs: vs, text: base, changes: changes}
 		return vs.object(&text{raw: s.vm.encoder.encodeLazy(nil, &s.scratch)})
 	}
+	if len(base.members) > manyMembers && base.lookup == nil {
+		base.lookup = &lookup{} // one for all calls
+	}
 	l := vs.newLazy()
-	*l.text = text{raw: base.raw, members: base.members, scanned: base.scanned, index: base.index}
+	*l.text = text{raw: base.raw, members: base.members, scanned: base.scanned, lookup: base.lookup}
 	if len(changes) > 0 {
 		l.changes = append(vs.changeRoom(len(changes)+1), changes...)
 	}
@@ -134,7 +137,7 @@ func (s *states) take(to *snapshot, value goja.Value) {
 		v.throw(notAState(value))
 	}
 	l := v.values.lazyOf(o)
-	if l == nil {
+	if l == nil || l.copied && !l.ordered() {
 		raw := v.encodeState(value)
 		if raw != nil {
 			to.present = true
@@ -175,8 +178,7 @@ func (s *states) take(to *snapshot, value goja.Value) {
 		}
 		changes = append(changes, c)
 	}
-	for i := range t.children {
-		child := &t.children[i]
+	for child := t.children; child != nil; child = child.next {
 		if l.changeOf(child.member) < 0 && !v.values.untouched(child.value) {
 			name := t.members[child.member].Name(t.raw)
 			changes = append(changes, change{name: name, raw: v.encoder.encodeMember(name, child.value), member: child.member})
@@ -184,7 +186,7 @@ func (s *states) take(to *snapshot, value goja.Value) {
 	}
 	to.changes = changes
 	if to.present = members > 0; to.present {
-		to.text = text{raw: t.raw, members: t.members, scanned: true, index: t.index}
+		to.text = text{raw: t.raw, members: t.members, scanned: true, lookup: t.lookup}
 	}
 }
 

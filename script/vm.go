@@ -425,12 +425,12 @@ func (v *vm) convertKey(key []byte, from, to stream.Format) []byte {
 		if len(key) == 0 {
 			return key
 		}
-		return v.keep0(rawjson.Canonical(v.arena.Grab(len(key)), key))
+		return v.keepPiece(rawjson.Canonical(v.arena.Grab(len(key)), key))
 	case to == stream.JSON:
 		return v.arena.Keep(rawjson.AppendString(v.arena.Grab(len(key)+8), strings.ToValidUTF8(string(key), "\uFFFD")))
 	case from == stream.JSON && len(key) > 0 && rawjson.KindOf(trim(key)[0]) == rawjson.String:
 		text, _ := rawjson.Text(trim(key))
-		return v.keep0(append(v.arena.Grab(len(text)), text...))
+		return v.keepPiece(append(v.arena.Grab(len(text)), text...))
 	default:
 		return key
 	}
