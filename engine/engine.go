@@ -163,11 +163,15 @@ type stage struct {
 	app      string // application id
 	info     StageInfo
 
-	topics    []string        // what the group subscribes to: inputs, or the lease
+	topics    []string        // what the group subscribes to: inputs, or the lease (config topics, else the changelog)
 	inputs    []*stream.Input // of a transformer
 	changelog string          // empty for a stage without state
 	tokens    int             // of an extractor
 	outputs   []*pipeline.Topic
+
+	configTopics []*pipeline.Topic
+	configs      *configs // nil for a transformer without config topics
+	health       *health  // of an extractor's configs
 
 	// Learned by preflight, before run.
 	partitions      int32
@@ -201,7 +205,25 @@ func (s *stage) close() {
 	}
 }
 
+// run fills the configs, joins the group and works until ctx is done.
 func (s *stage) run(ctx context.Context) error {
+	if s.configs != nil {
+		if err := s.configs.fill(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		follow, stop := context.WithCancel(ctx)
+		var following sync.WaitGroup
+		defer following.Wait()
+		defer stop()
+		following.Go(func() {
+			if err := s.configs.follow(follow); err != nil {
+				s.engine.fail(fmt.Errorf("%s/%s: %w", s.pipeline.Name, s.name, err))
+			}
+		})
+	}
 	g, err := newGroup(s)
 	if err != nil {
 		return err
@@ -224,6 +246,9 @@ func (s *stage) status() StageStatus {
 	s.gmu.Unlock()
 	if g != nil {
 		st.Joined, st.Tasks = g.status()
+	}
+	if s.health != nil {
+		st.Configs = s.health.status()
 	}
 	return st
 }

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 )
 
 // Events is how the engine tells what happens. Log, metrics and the tests' effect log listen; the engine itself writes no
@@ -132,7 +134,7 @@ type RecordInfo struct {
 	Topic     string
 	Partition int32
 	Offset    int64
-	Skipped   bool // the policy is skip
+	Policy    pipeline.Policy // what becomes of it
 }
 
 // PollInfo tells of one poll of a config.
@@ -142,6 +144,8 @@ type PollInfo struct {
 	Pages    int
 	Messages int
 	Overrun  bool // it took longer than every
+	// Policy is what becomes of the error, if there is one.
+	Policy pipeline.Policy
 }
 
 // TopicInfo tells of a topic that was created or seeded.

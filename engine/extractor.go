@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/flechtwerk/flechtwerk/engine/expr"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
@@ -19,30 +22,37 @@ func newExtractorStage(e *Engine, p *pipeline.Pipeline, x *pipeline.Extractor) (
 		return nil, err
 	}
 	s := &stage{engine: e, pipeline: p, name: x.Name, kind: "extractor", app: x.ApplicationID, tokens: x.Tokens, outputs: x.OutputTopics,
-		changelog: changelogTopic(x.ApplicationID), release: source.Close}
+		changelog: changelogTopic(x.ApplicationID), release: source.Close, health: newHealth()}
 	s.info = StageInfo{Pipeline: p.Name, Stage: x.Name, ApplicationID: s.app}
 	// The lease: membership in the group decides who polls. Its records are never read.
 	s.topics = []string{s.changelog}
-	s.newWorker = func(t *task) (worker, error) {
-		w := &polls{task: t, spec: x, source: source, failed: make(chan error, 1)}
-		for _, c := range x.Configs {
-			if Token(c.Key, x.Tokens) == t.partition {
-				w.configs = append(w.configs, c)
-			}
+	if len(x.ConfigTopics) > 0 {
+		s.topics = nil
+		for _, t := range x.ConfigTopics {
+			s.topics = append(s.topics, t.Name)
 		}
-		return w, nil
+		s.configTopics = x.ConfigTopics
+	}
+	s.configs = &configs{s: s, spec: x.Config, where: x.Where, topics: x.ConfigTopics, inline: x.Configs, policy: x.OnInvalid}
+	if err := s.configs.start(); err != nil {
+		return nil, err
+	}
+	workers := make(chan struct{}, cmp.Or(x.Workers, pipeline.DefaultWorkers))
+	s.newWorker = func(t *task) (worker, error) {
+		return &polls{task: t, spec: x, source: source, workers: workers, failed: make(chan error, 1)}, nil
 	}
 	return s, nil
 }
 
-// polls is an extractor's work for one token: each config of the token is polled by a goroutine of its own, side by side;
-// their pages are committed one after another, since the token has one transactional id.
+// polls is an extractor's work for one token: each config of the token is polled by a goroutine of its own, side by side with
+// at most workers polls under way in the process; their pages are committed one after another, since the token has one
+// transactional id.
 type polls struct {
 	task    *task
 	spec    *pipeline.Extractor
 	source  stream.Source
-	configs []stream.Config
-	failed  chan error // the first error of this round
+	workers chan struct{} // a place for each poll that may run, shared by the stage's tasks
+	failed  chan error    // the first error of this round
 
 	mu sync.Mutex // guards the producer and the fields below while polls run
 	tx transaction
@@ -66,21 +76,42 @@ var errPollCancelled = errors.New("the poll was cancelled: the task is stopping"
 // (P7). A page that is being committed is finished.
 func (w *polls) run(soft, hard context.Context) error {
 	round, cancel := context.WithCancelCause(soft)
-	var running sync.WaitGroup
-	for _, c := range w.configs {
-		running.Go(func() {
-			if err := w.poll(round, hard, c); err != nil {
-				select {
-				case w.failed <- err:
-				default:
-				}
-				cancel(errPollCancelled)
+	defer cancel(nil)
+	var polling sync.WaitGroup
+	under := map[string]bool{} // configs with a goroutine
+	ended := make(chan string)
+	for round.Err() == nil {
+		set, changed := w.task.g.s.configs.now()
+		for _, key := range set.Keys() {
+			if under[key] || Token(key, int(w.task.g.s.partitions)) != w.task.partition || !active(set.Get(key)) {
+				continue
 			}
-		})
+			under[key] = true
+			polling.Go(func() {
+				if err := w.poll(round, hard, key); err != nil {
+					select {
+					case w.failed <- err:
+					default:
+					}
+					cancel(errPollCancelled)
+				}
+				select {
+				case ended <- key:
+				case <-round.Done():
+				}
+			})
+		}
+		select {
+		case <-round.Done():
+		case <-changed:
+		case key := <-ended:
+			delete(under, key)
+		}
 	}
-	<-round.Done()
-	cancel(errPollCancelled)
-	running.Wait()
+	polling.Wait()
+	for key := range under {
+		w.task.g.s.health.forget(key)
+	}
 	select {
 	case err := <-w.failed:
 		return err
@@ -89,35 +120,143 @@ func (w *polls) run(soft, hard context.Context) error {
 	}
 }
 
-// poll polls one config for ever. every counts from the start of a poll (P6).
-func (w *polls) poll(round, hard context.Context, c stream.Config) error {
-	if !pause(round, jitter(c.Key, w.spec.Every)) {
-		return nil
+// active tells whether a config is to be polled: it is there and not suspended (P5).
+func active(config []byte) bool {
+	if config == nil {
+		return false
+	}
+	return string(rawjson.Find(config, rawjson.Members(config, nil), "suspended")) != "true"
+}
+
+// poll polls one config until it is gone or suspended. What changes in it counts from the next poll on.
+func (w *polls) poll(round, hard context.Context, key string) error {
+	c := &cycle{w: w, key: key, health: w.task.g.s.health}
+	defer c.health.forget(key)
+	if err := c.start(); err != nil {
+		return err
 	}
 	for {
-		began := time.Now()
-		if err := w.once(round, hard, c, began); err != nil {
-			return err
-		}
-		if !pause(round, w.spec.Every-time.Since(began)) {
+		set, changed := w.task.g.s.configs.now()
+		config := set.Get(key)
+		if !active(config) {
 			return nil
+		}
+		due, err := c.due(config)
+		if err == nil {
+			if round.Err() != nil {
+				return nil
+			}
+			if again := wait(round, due, changed); again {
+				continue
+			}
+			if round.Err() != nil {
+				return nil
+			}
+			err = c.run(round, hard, stream.Config{Key: key, Value: config}, set)
+		}
+		if round.Err() != nil && !isFatal(err) {
+			return nil
+		}
+		if err := c.judge(err); err != nil {
+			return err
 		}
 	}
 }
 
-// pause waits, and answers false if ctx is done. A pause below nothing is none.
-func pause(ctx context.Context, d time.Duration) bool {
+// wait waits until due. It answers true when the configs have changed meanwhile, so that due may be another.
+func wait(ctx context.Context, due time.Time, changed <-chan struct{}) (again bool) {
+	d := time.Until(due)
 	if d <= 0 {
-		return ctx.Err() == nil
+		return false
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-changed:
 		return true
+	case <-timer.C:
+		return false
 	}
+}
+
+// pause waits, and answers false if ctx is done. A pause below nothing is none.
+func pause(ctx context.Context, d time.Duration) bool {
+	wait(ctx, time.Now().Add(d), nil)
+	return ctx.Err() == nil
+}
+
+// cycle is the polling of one config, poll after poll.
+type cycle struct {
+	w      *polls
+	key    string
+	health *health
+	env    expr.Env
+
+	began    time.Time // of the last poll; zero before the first
+	assigned time.Time
+	failures int
+	retry    time.Time // not before, after a failure; zero after a success
+}
+
+func (c *cycle) start() error {
+	vars, err := expr.NewDoc(c.w.task.g.s.pipeline.Vars)
+	if err != nil {
+		return fmt.Errorf("vars: %w", err)
+	}
+	c.env.Vars, c.env.ConfigKey = vars, c.key
+	c.assigned = time.Now()
+	return nil
+}
+
+// due is when the next poll begins: every counts from the start of the last one (P6).
+func (c *cycle) due(config []byte) (time.Time, error) {
+	if !c.retry.IsZero() {
+		return c.retry, nil
+	}
+	x := c.w.spec
+	if x.Schedule != nil {
+		after := c.began
+		if after.IsZero() {
+			after = c.assigned
+		}
+		return x.Schedule.Next(after), nil
+	}
+	every, err := c.every(config)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if c.began.IsZero() {
+		return c.assigned.Add(jitter(c.key, every)), nil
+	}
+	return c.began.Add(every), nil
+}
+
+// every is the config's period.
+func (c *cycle) every(config []byte) (time.Duration, error) {
+	x := c.w.spec
+	if x.EveryExpr == nil {
+		return x.Every, nil
+	}
+	cursor, err := c.w.cursor(c.key)
+	if err != nil {
+		return 0, err
+	}
+	if c.env.Config, err = expr.NewDoc(config); err != nil {
+		return 0, err
+	}
+	if c.env.State, err = expr.NewDoc(cursor); err != nil {
+		return 0, err
+	}
+	c.env.Now = c.w.task.g.s.engine.o.Now().UnixMilli()
+	every, err := x.Period(&c.env)
+	if failure := (*expr.Failure)(nil); errors.As(err, &failure) {
+		if at, ok := x.At(failure); ok {
+			err = fmt.Errorf("%s:%d:%d: %w", at.File, at.Line, at.Column, err)
+		}
+	}
+	return every, err
 }
 
 // maxJitter bounds how long the first poll of a config may be put off so that configs do not all start at once.
@@ -138,21 +277,63 @@ func jitter(key string, every time.Duration) time.Duration {
 // defaultConfig is the key of the config of an extractor without configs.
 const defaultConfig = "default"
 
-// once is one poll.
-func (w *polls) once(round, hard context.Context, c stream.Config, began time.Time) error {
-	t := w.task
-	info := PollInfo{TaskInfo: t.info, Config: c.Key}
-	cursor, err := w.cursor(c.Key)
-	if err != nil {
-		return fmt.Errorf("read the cursor of config %s: %w", shortKey(c.Key), err)
+// judge is the on_error policy for what became of a poll. What it answers ends the round.
+func (c *cycle) judge(err error) error {
+	if err == nil {
+		c.failures, c.retry = 0, time.Time{}
+		c.health.ok(c.key)
+		return nil
 	}
+	if commit := (*commitError)(nil); errors.As(err, &commit) {
+		return commit.err
+	}
+	if c.began.IsZero() {
+		c.began = time.Now()
+	}
+	x := c.w.spec
+	switch x.OnError {
+	case pipeline.Retry:
+		delay := min(x.Retry.Min<<min(c.failures, 30), x.Retry.Max)
+		c.failures++
+		c.retry = time.Now().Add(delay)
+		c.health.failed(c.key, ConfigBackingOff, err, c.failures)
+		return nil
+	case pipeline.Skip:
+		c.failures++
+		c.health.failed(c.key, ConfigFailed, err, c.failures)
+		return nil
+	default:
+		return &fatalError{fmt.Errorf("config %s: %w", shortKey(c.key), err)}
+	}
+}
+
+// run is one poll. It waits for a place among the workers first.
+func (c *cycle) run(round, hard context.Context, config stream.Config, set *Configs) error {
+	w := c.w
+	select {
+	case w.workers <- struct{}{}:
+		defer func() { <-w.workers }()
+	case <-round.Done():
+		return nil
+	}
+	t := w.task
+	c.began = time.Now()
+	every, err := c.every(config.Value)
+	if err != nil {
+		return err
+	}
+	cursor, err := w.cursor(c.key)
+	if err != nil {
+		return fmt.Errorf("read the cursor: %w", err)
+	}
+	info := PollInfo{TaskInfo: t.info, Config: c.key}
 	t.events().PollStarted(info)
-	poll := &stream.Poll{Config: c, Cursor: cursor}
+	poll := &stream.Poll{Config: config, Cursor: cursor, Configs: set}
 	poll.Commit = func(ctx context.Context, page *stream.Page) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		wrote, err := w.commit(hard, c.Key, page)
+		wrote, err := w.commit(hard, c.key, page)
 		if err != nil {
 			return &commitError{err}
 		}
@@ -166,21 +347,17 @@ func (w *polls) once(round, hard context.Context, c stream.Config, began time.Ti
 		return nil
 	}
 	err = w.source.Poll(round, poll)
-	info.Duration = time.Since(began)
-	info.Overrun = info.Duration > w.spec.Every
-	if err != nil && round.Err() != nil {
+	info.Duration = time.Since(c.began)
+	info.Overrun = w.spec.Schedule == nil && info.Duration > every
+	if commit := (*commitError)(nil); err != nil && round.Err() != nil && !errors.As(err, &commit) {
 		err = nil
 	}
-	info.Err = err
+	info.Err, info.Policy = err, w.spec.OnError
 	t.events().PollEnded(info)
-	if err == nil {
-		return nil
-	}
-	if commit := (*commitError)(nil); errors.As(err, &commit) {
-		return commit.err
-	}
-	return &fatalError{fmt.Errorf("config %s: %w", shortKey(c.Key), err)}
+	return err
 }
+
+func isFatal(err error) bool { return err != nil && fatal(err) }
 
 // commitError is trouble with a page's transaction, as against trouble of the poll itself.
 type commitError struct{ err error }
@@ -222,8 +399,13 @@ func (w *polls) commit(ctx context.Context, key string, page *stream.Page) (wrot
 			return false, &fatalError{fmt.Errorf("config %s: %w", shortKey(key), err)}
 		}
 	}
-	// The lease's offset is part of the transaction, so that the broker checks that we are still in the group.
-	tx.offsets = append(tx.offsets[:0], commitOffset{Offset: Offset{Topic: t.g.s.topics[0], Partition: t.partition, Offset: t.next}, epoch: -1})
+	// The lease's offset is part of the transaction, so that the broker checks that we are still in the group. What it is
+	// does not matter; for the changelog it is where we are.
+	lease := commitOffset{Offset: Offset{Topic: t.g.s.topics[0], Partition: t.partition}, epoch: -1}
+	if lease.Topic == t.g.s.changelog {
+		lease.Offset.Offset = t.next
+	}
+	tx.offsets = append(tx.offsets[:0], lease)
 	began := time.Now()
 	info := transactionInfo(t.info, tx, 0)
 	info.Config = key

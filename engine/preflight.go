@@ -63,6 +63,9 @@ func (e *Engine) topics(ctx context.Context, adm *kadm.Client) (kadm.TopicDetail
 	var names []string
 	for _, s := range e.stages {
 		names = append(names, s.topics...)
+		for _, t := range s.configTopics {
+			names = append(names, t.Name)
+		}
 		for _, out := range s.outputs {
 			names = append(names, out.Name)
 		}
@@ -90,6 +93,11 @@ func (s *stage) check(topics kadm.TopicDetails) error {
 	where := s.pipeline.Name + "/" + s.name
 	counts := map[string]int{}
 	need := slices.Clone(s.topics)
+	for _, t := range s.configTopics {
+		if !slices.Contains(need, t.Name) {
+			need = append(need, t.Name)
+		}
+	}
 	for _, out := range s.outputs {
 		need = append(need, out.Name)
 	}
@@ -121,15 +129,34 @@ func (s *stage) check(topics kadm.TopicDetails) error {
 		}
 	} else {
 		s.partitions = int32(s.tokens)
+		if len(s.configTopics) > 0 {
+			s.partitions = 0
+		}
+		for _, t := range s.configTopics {
+			n, ok := counts[t.Name]
+			if !ok {
+				continue
+			}
+			if s.partitions == 0 {
+				s.partitions = int32(n)
+			}
+			if int(s.partitions) != n {
+				wrong = append(wrong, fmt.Errorf("%s: config topics differ in their partitions: %s; give all of them the same count, which is the number of tokens", where, printCounts(s.topics, counts)))
+				break
+			}
+		}
 	}
-	for _, declared := range append(inputTopics(s), s.outputs...) {
+	for _, declared := range slices.Concat(inputTopics(s), s.configTopics, s.outputs) {
 		if n, ok := counts[declared.Name]; ok && declared.Partitions > 0 && declared.Partitions != n {
 			wrong = append(wrong, fmt.Errorf("%s: topic %s has %d partitions, and %s declares %d", where, declared.Name, n, s.pipeline.File, declared.Partitions))
 		}
 	}
 	if t, ok := topics[s.changelog]; ok && s.changelog != "" && t.Err == nil && s.partitions > 0 && len(t.Partitions) != int(s.partitions) {
 		of := "the inputs have"
-		if s.kind == "extractor" {
+		switch {
+		case len(s.configTopics) > 0 && s.kind == "extractor":
+			of = "the config topics have"
+		case s.kind == "extractor":
 			of = "tokens is"
 		}
 		wrong = append(wrong, fmt.Errorf("%s: changelog %s has %d partitions, and %s %d; state cannot be moved between partitions: use another application_id, or delete the changelog with its state",

@@ -481,11 +481,15 @@ func (l *effects) events() engine.Events {
 		StateApplied:         func(i engine.TransactionInfo) { l.add("%d apply", i.Task) },
 		OffsetsCommitted:     func(i engine.TransactionInfo) { l.add("%d offsets alone %v", i.Task, lastOffsets(i.Offsets)) },
 
-		RecordInvalid: func(i engine.RecordInfo) { l.add("%d invalid at %d skipped %v", i.Task, i.Offset, i.Skipped) },
-		RecordFailed:  func(i engine.RecordInfo) { l.add("%d failed at %d skipped %v", i.Task, i.Offset, i.Skipped) },
-		PollStarted:   func(i engine.PollInfo) { l.add("%d poll %s", i.Task, i.Config) },
-		PollEnded:     func(i engine.PollInfo) { l.add("%d polled %s pages %d err %v", i.Task, i.Config, i.Pages, i.Err) },
-		Warning:       func(i engine.WarningInfo) { l.add("warning %s: %s", i.Code, i.Text) },
+		RecordInvalid: func(i engine.RecordInfo) {
+			l.add("%d invalid at %d skipped %v", i.Task, i.Offset, i.Policy == pipeline.Skip)
+		},
+		RecordFailed: func(i engine.RecordInfo) {
+			l.add("%d failed at %d skipped %v", i.Task, i.Offset, i.Policy == pipeline.Skip)
+		},
+		PollStarted: func(i engine.PollInfo) { l.add("%d poll %s", i.Task, i.Config) },
+		PollEnded:   func(i engine.PollInfo) { l.add("%d polled %s pages %d err %v", i.Task, i.Config, i.Pages, i.Err) },
+		Warning:     func(i engine.WarningInfo) { l.add("warning %s: %s", i.Code, i.Text) },
 	}
 }
 

@@ -1,5 +1,7 @@
 package engine
 
+import "time"
+
 // Status is what `/readyz` shows: every task that this instance owns, and how far it is.
 type Status struct {
 	Ready  bool // every stage has joined its group, and every owned task runs
@@ -12,6 +14,26 @@ type StageStatus struct {
 	Kind            string // transformer or extractor
 	Joined          bool   // has had its first assignment, which may be empty
 	Tasks           []TaskStatus
+	// Configs are those of an extractor's configs that this instance polls and that are in trouble.
+	Configs []ConfigStatus
+}
+
+// ConfigState is how the polling of a config stands.
+type ConfigState string
+
+// The states of a config that are not ok.
+const (
+	ConfigBackingOff ConfigState = "backing off" // on_error: retry; it is tried again after a pause
+	ConfigFailed     ConfigState = "failed"      // on_error: skip; it is polled again when it is due
+)
+
+// ConfigStatus is one config in trouble.
+type ConfigStatus struct {
+	Config   string
+	State    ConfigState
+	Error    string
+	Since    time.Time // of the first failure in a row
+	Failures int       // in a row
 }
 
 // TaskStatus is one task of this instance.

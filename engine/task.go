@@ -208,7 +208,7 @@ func (e *fatalError) Unwrap() error { return e.err }
 func fatal(err error) bool {
 	f := (*fatalError)(nil)
 	return errors.As(err, &f) || errors.Is(err, ErrSurroundings) || errors.Is(err, ErrPipeline) || denied(err) ||
-		errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrClosed)
+		errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed)
 }
 
 // round is E3 and then work, until the task is to stop or something goes wrong. worked tells that it came to work.

@@ -26,6 +26,13 @@ func newTransformerStage(e *Engine, p *pipeline.Pipeline, t *pipeline.Transforme
 	for _, in := range t.Inputs {
 		s.topics = append(s.topics, in.Topic.Name)
 	}
+	if len(t.ConfigTopics) > 0 {
+		s.configTopics = t.ConfigTopics
+		s.configs = &configs{s: s, topics: t.ConfigTopics, policy: t.OnInvalid}
+		if err := s.configs.start(); err != nil {
+			return nil, err
+		}
+	}
 	var body Body
 	if t.Message != nil {
 		body.New = func() (stream.Transform, error) { return newDeclared(e, p, t) }
@@ -95,7 +102,7 @@ func (b *batches) run(soft, hard context.Context) error {
 	var last, ended time.Time // of the transaction before
 	for b.task.queue.wait(soft.Done(), last.Add(b.task.g.s.engine.o.CommitInterval), ended.Add(commitFloor)) {
 		last = time.Now()
-		if err := b.step(hard); err != nil {
+		if err := b.step(soft, hard); err != nil {
 			if hard.Err() != nil {
 				return nil
 			}
@@ -107,13 +114,13 @@ func (b *batches) run(soft, hard context.Context) error {
 }
 
 // step takes one batch through: decode and policies, run, transaction, apply.
-func (b *batches) step(ctx context.Context) error {
+func (b *batches) step(soft, ctx context.Context) error {
 	b.batch.Reset()
 	taken, err := b.take()
 	if err != nil {
 		return err
 	}
-	if err := b.handle(ctx); err != nil {
+	if done, err := b.handleOrRetry(soft, ctx); err != nil || !done {
 		return err
 	}
 	b.task.producer.alone = false
@@ -136,6 +143,36 @@ func (b *batches) step(ctx context.Context) error {
 	}
 }
 
+// handleOrRetry handles the batch; with on_error: retry it pauses after a failure and handles the whole batch again, as often
+// as it takes. Nothing commits meanwhile, and only this task waits. It answers false when the task is to stop first.
+func (b *batches) handleOrRetry(soft, ctx context.Context) (done bool, err error) {
+	for failures := 0; ; failures++ {
+		err := b.handle(ctx)
+		if again := (*retryError)(nil); !errors.As(err, &again) {
+			return err == nil, err
+		}
+		b.transform.Forget()
+		b.again()
+		if !pause(soft, min(b.spec.Retry.Min<<min(failures, 30), b.spec.Retry.Max)) {
+			return false, nil
+		}
+	}
+}
+
+// again empties what the last run left, and keeps the records.
+func (b *batches) again() {
+	b.rebuilt = append(b.rebuilt[:0], b.batch.Records...)
+	b.batch.Reset()
+	b.batch.Records = append(b.batch.Records, b.rebuilt...)
+	clear(b.rebuilt)
+}
+
+// retryError is the failure of a record that is to be tried again.
+type retryError struct{ err error }
+
+func (e *retryError) Error() string { return e.err.Error() }
+func (e *retryError) Unwrap() error { return e.err }
+
 // handle runs the body over the batch and tells how long it took.
 func (b *batches) handle(ctx context.Context) error {
 	began := time.Now()
@@ -143,10 +180,16 @@ func (b *batches) handle(ctx context.Context) error {
 	if b.stateful {
 		b.batch.States = b
 	}
+	if configs := b.task.g.s.configs; configs != nil {
+		b.batch.Configs, _ = configs.now()
+	}
 	if len(b.batch.Records) > 0 {
 		if err := b.transform.Run(ctx, &b.batch); err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
+			}
+			if again := (*retryError)(nil); errors.As(err, &again) {
+				return err
 			}
 			return &fatalError{err}
 		}
@@ -181,12 +224,15 @@ func (b *batches) onError(topic string, offset int64, key []byte, err error) err
 			err = fmt.Errorf("%s:%d:%d: %w", at.File, at.Line, at.Column, err)
 		}
 	}
-	skip := b.spec.OnError == pipeline.Skip
-	info := RecordInfo{TaskInfo: b.task.info, Topic: topic, Partition: b.task.partition, Offset: offset, Skipped: skip}
+	info := RecordInfo{TaskInfo: b.task.info, Topic: topic, Partition: b.task.partition, Offset: offset, Policy: b.spec.OnError}
 	info.Err = err
 	b.task.events().RecordFailed(info)
-	if skip {
+	switch b.spec.OnError {
+	case pipeline.Skip:
 		return nil
+	case pipeline.Retry:
+		return &retryError{err}
+	case pipeline.Fail:
 	}
 	return &fatalError{&RecordError{Topic: topic, Partition: b.task.partition, Offset: offset, Key: string(key), Err: err}}
 }
@@ -404,7 +450,7 @@ func (b *batches) take() (taken int, err error) {
 // onInvalid is the policy for a record that cannot be decoded (T7, V1).
 func (b *batches) onInvalid(r *kgo.Record, invalid error) error {
 	skip := b.spec.OnInvalid == pipeline.Skip
-	info := RecordInfo{TaskInfo: b.task.info, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Skipped: skip}
+	info := RecordInfo{TaskInfo: b.task.info, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Policy: b.spec.OnInvalid}
 	info.Err = invalid
 	b.task.events().RecordInvalid(info)
 	if skip {

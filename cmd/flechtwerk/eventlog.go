@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flechtwerk/flechtwerk/engine"
+	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 )
 
 // logPeriod is how often a restore tells how far it is, and for how long repeats of a line are gathered.
@@ -154,9 +155,9 @@ func (l *eventLog) transaction(level slog.Level, text string) func(engine.Transa
 
 func (l *eventLog) record(text string) func(engine.RecordInfo) {
 	return func(i engine.RecordInfo) {
-		level, outcome := slog.LevelError, "fail"
-		if i.Skipped {
-			level, outcome = slog.LevelWarn, "skip"
+		level, outcome := slog.LevelWarn, i.Policy.String()
+		if i.Policy == pipeline.Fail {
+			level = slog.LevelError
 		}
 		keys := append(taskKeys(i.TaskInfo), "topic", i.Topic, "partition", i.Partition, "offset", i.Offset, "policy", outcome)
 		l.repeated(level, fmt.Sprint(text, i.Pipeline, "/", i.Stage, i.Topic, outcome), text, keys)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flechtwerk/flechtwerk/engine"
+	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 )
 
 // logTest is an event log with a clock of its own, writing logfmt without times.
@@ -58,7 +59,7 @@ var task3 = engine.TaskInfo{Pipeline: "tanks", Stage: "alerts", Task: 3}
 func TestLogSumsUpRepeats(t *testing.T) {
 	l := newLogTest(slog.LevelInfo)
 	invalid := func(offset int64) {
-		l.events.RecordInvalid(engine.RecordInfo{TaskInfo: task3, Topic: "levels", Partition: 3, Offset: offset, Skipped: true})
+		l.events.RecordInvalid(engine.RecordInfo{TaskInfo: task3, Topic: "levels", Partition: 3, Offset: offset, Policy: pipeline.Skip})
 	}
 	invalid(7)
 	l.want(t, `level=WARN msg="record invalid" stage=tanks/alerts task=3 topic=levels partition=3 offset=7 policy=skip`)

@@ -87,12 +87,7 @@ func NewMetrics(version Version) *Metrics {
 
 // Events is what the engine calls.
 func (m *Metrics) Events() engine.Events {
-	policy := func(i engine.RecordInfo) string {
-		if i.Skipped {
-			return "skip"
-		}
-		return "fail"
-	}
+	policy := func(i engine.RecordInfo) string { return i.Policy.String() }
 	return engine.Events{
 		// A stage has its series from the start, so that a rate over them knows zero.
 		StageStarted:    func(i engine.StageInfo) { m.stage(i.Pipeline, i.Stage) },

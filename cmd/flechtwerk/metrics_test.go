@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flechtwerk/flechtwerk/engine"
+	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 )
 
 // samples are the lines of our own metrics, without the buckets of histograms.
@@ -47,7 +48,7 @@ func TestMetricsOfEvents(t *testing.T) {
 	e.TransactionCommitted(tx)
 	e.TransactionAborted(tx)
 	e.OffsetsCommitted(engine.TransactionInfo{TaskInfo: task3, Records: 7})
-	e.RecordInvalid(engine.RecordInfo{TaskInfo: task3, Topic: "in", Skipped: true})
+	e.RecordInvalid(engine.RecordInfo{TaskInfo: task3, Topic: "in", Policy: pipeline.Skip})
 	e.RecordFailed(engine.RecordInfo{TaskInfo: task3, Topic: "in"})
 	e.TaskRestarting(task3)
 	e.Warning(engine.WarningInfo{Pipeline: "tanks", Stage: "alerts", Code: "state.age"})

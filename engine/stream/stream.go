@@ -102,10 +102,17 @@ type States interface {
 	State(key string) ([]byte, error)
 }
 
+// Configs are the configs of a stage as they were when a batch or a poll began.
+type Configs interface {
+	// Get is the config of key as a JSON object, or nil. The slice must not be changed.
+	Get(key string) []byte
+}
+
 // Batch is one unit of a task's work: what goes into a transaction.
 type Batch struct {
 	Records []Record
 	States  States // nil for stateless stages
+	Configs Configs
 	// Fail is asked when a record's body fails. It answers nil if the record is to be passed over: then nothing that the
 	// record yielded may be in Messages or Changes. Any other answer ends Run, which returns it.
 	Fail func(i int, err error) error
@@ -154,6 +161,8 @@ type Page struct {
 type Poll struct {
 	Config Config
 	Cursor []byte // the committed state as JSON; nil when there is none
+	// Configs are those of the stage when the poll began.
+	Configs Configs
 	// Commit returns after the page is committed. On an error the poll must end with that error; it may first run the
 	// clean-up code of a body. The page's bytes may be used again once Commit has returned.
 	Commit func(ctx context.Context, page *Page) error
