@@ -114,7 +114,7 @@ func (d *draft) transformer(item *Item[TransformerSpec]) {
 		d.splitState(t, spec)
 	}
 	d.textsInScript(&spec.Transform, map[string][]envText{"vars": d.spec.Vars.texts, "state": spec.State.texts})
-	d.textsInExpressions(&t.expressions, scope)
+	d.textsInExpressions(&t.expressions, scope, map[string][]envText{"vars": d.spec.Vars.texts})
 	if stage.find("message") != nil && stage.find("transform") == nil {
 		for _, key := range []string{"state", "state_key", "timeout", "config_topics", "concurrency"} {
 			if k := stage.key(key); k != nil {

@@ -15,10 +15,13 @@ type Every struct {
 }
 
 // expressionText tells an expression from what was meant as a duration: it names something, or has brackets or quotes.
-var expressionText = regexp.MustCompile("\\b(?:config|state|vars|now)\\b|[?(\\[\"'`]")
+var (
+	expressionText = regexp.MustCompile("\\b(?:config|state|vars|now)\\b|[?(\\[\"'`]")
+	holes          = regexp.MustCompile(`\$\{[^}]*\}`)
+)
 
 func (x *Every) decode(d *decoder, n *node, what string) bool {
-	if n.tag != "" || n.kind != scalar || n.style == block || n.style == folded || expressionText.MatchString(n.text) && d.expand(n).text == n.text {
+	if n.tag != "" || n.kind != scalar || n.style == block || n.style == folded || expressionText.MatchString(holes.ReplaceAllString(n.text, "")) {
 		if n.kind == list || n.kind == mapping || n.kind == empty {
 			d.wrongType(n, what, "a duration such as 30s")
 			return false
@@ -77,7 +80,7 @@ func (c *Cron) decode(d *decoder, n *node, what string) bool {
 	}
 	schedule, err := ParseSchedule(spec.At.Value, spec.Zone.Value)
 	if err != nil {
-		d.report(spec.At.node, "cron.invalid", fmt.Sprintf("%s is a schedule of cron: %v", what, err), `as in "*/10 6-18 * * 1-5": every ten minutes, from 6 to 18 h, on weekdays`)
+		d.report(spec.At.node, "cron.invalid", fmt.Sprintf("%s is no schedule: %v", what, err), `as in "*/10 6-18 * * 1-5": every ten minutes, from 6 to 18 h, on weekdays`)
 		return false
 	}
 	c.node, c.Schedule = n, schedule

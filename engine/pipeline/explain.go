@@ -72,6 +72,7 @@ var explanations = map[string]Explanation{
 	"config.format":  {Error, "Configs are JSON objects by keys that are texts, so the topic that holds them is of `key: string` and `value: json`, which is what a topic is that says neither."},
 	"config.invalid": {Error, "A config that stands in the file, with its defaults, is not what the stage's `config.schema` wants, or makes its `where` or `every` fail. Configs of topics are checked when they arrive: see `on_invalid`."},
 	"config.unread":  {Error, "Only a script reads the config topics of a transformer, by `configs.get(key)`, and this one names no `configs`."},
+	"config.no_key":  {Warning, "A config without key applies under the key \"\", so that of several only the last one counts."},
 	"config.none":    {Warning, "The script reads configs, and the stage has none: `configs.get` answers null for every key."},
 
 	"schema.invalid": {Error, "The JSON Schema is none: a keyword has a value that it does not take, a pattern is no regular expression of RE2, or it refers to what is not there. Only files beside it are read."},

@@ -51,9 +51,9 @@ func (d *draft) extractor(item *Item[ExtractorSpec]) {
 	scope := d.scope(expr.Config)
 	e.EveryExpr = d.every(e, scope)
 	e.Where = d.compile(&e.expressions, &spec.Where, d.scope(expr.Choice), expr.Condition)
-	d.textsInExpressions(&e.expressions, scope)
 	d.configs(e, what)
 	texts := map[string][]envText{"vars": d.spec.Vars.texts, "state": spec.State.texts, "config": configTexts(spec)}
+	d.textsInExpressions(&e.expressions, scope, texts)
 	d.textsInScript(&spec.Poll, texts)
 	d.textsInScript(&spec.Enrich, texts)
 }
@@ -71,6 +71,9 @@ func (d *draft) configTopics(names *Names) []*Topic {
 		if t.Key != stream.String || t.Value != stream.JSON {
 			d.report(name.node, "config.format", fmt.Sprintf("the topic has keys of %s and values of %s, and configs have keys of string and values of json", t.Key, t.Value),
 				"leave `key` and `value` of the topic out")
+		}
+		if t.Seed != nil && t.Seed.Key == "" {
+			d.report(name.node, "config.no_key", "the seed of the topic has no `key:`, so that all of its configs have the same key and the last one counts", "write `key:` in the seed")
 		}
 		if _, said := t.Config["cleanup.policy"]; !said {
 			t.Config = maps.Clone(t.Config)
@@ -129,6 +132,12 @@ func (d *draft) configs(e *Extractor, what string) {
 		d.defaults(rules)
 	}
 	check := &configCheck{draft: d, e: e, what: what}
+	for i := range spec.ConfigTopics.Items {
+		name := &spec.ConfigTopics.Items[i]
+		if n := slices.IndexFunc(e.ConfigTopics, func(t *Topic) bool { return t.Name == name.Value }); n >= 0 {
+			check.seed(e.ConfigTopics[n], name.node)
+		}
+	}
 	if !stage.has("configs") {
 		if !stage.has("config_topics") {
 			e.Configs = []stream.Config{check.one("default", []byte("{}"), nil, nil)}
@@ -176,100 +185,140 @@ func (d *draft) typeHint(n *node, m *Misfit) string {
 	return ""
 }
 
-// configCheck looks at the inline configs of a stage.
+// configCheck looks at the configs of a stage that are known before anything runs.
 type configCheck struct {
 	*draft
 	e    *Extractor
 	what string
-	// own is how many configs Where has picked, of those that looked says could be looked at.
+	// own is how many inline configs Where has picked; looked says that all could be looked at.
 	own    int
 	looked bool
 }
 
-// one checks a config, and answers it with its defaults. key and object are nil for the config of a stage without configs.
+// one checks a config, and answers it with its defaults. at and object are nil for the config of a stage without configs.
 func (c *configCheck) one(key string, text []byte, at *node, object *Object) stream.Config {
-	out := stream.Config{Key: key, Value: text}
 	full, err := c.e.Config.Fill(text)
 	if err != nil {
-		return out // an Object is one
+		return stream.Config{Key: key, Value: text} // an Object is one
 	}
-	out.Value = full
-	if c.NoEnv || object != nil && object.missing || c.spec.Vars.missing || c.e.item.value.has("where") && c.e.Where == nil {
+	out := stream.Config{Key: key, Value: full}
+	if !c.known() || object != nil && object.missing {
 		c.own++
 		return out
 	}
-	var env expr.Env
-	env.ConfigKey = key
-	if env.Config, err = expr.NewDoc(full); err != nil {
-		return out
-	}
-	if env.Vars, err = expr.NewDoc(c.pipe.Vars); err != nil {
-		return out
-	}
 	c.looked = true
-	if c.e.Where != nil {
-		own, err := c.e.Where.Bool(&env)
-		if err != nil {
-			c.own++
-			c.failed(at, "where", key, err)
-			return out
-		}
-		if !own {
-			return out
-		}
+	var wrong *SchemaError
+	own, name, err := c.judge(key, full)
+	if own {
+		c.own++
 	}
-	c.own++
-	c.fits(full, at, object)
-	if c.e.EveryExpr != nil {
-		initial := c.e.Initial
-		if initial == nil {
-			initial = []byte("{}")
+	switch {
+	case err == nil:
+	case !errors.As(err, &wrong):
+		if at == nil {
+			at = c.e.item.value.key(name)
 		}
-		if env.State, err = expr.NewDoc(initial); err != nil {
-			return out
+		c.report(at, "config.invalid", fmt.Sprintf("`%s` fails for the config %s: %s", name, key, failure(err)), "")
+	case object == nil:
+		for i := range wrong.Misfits {
+			c.report(c.e.item.key, "config.invalid", fmt.Sprintf("%s has neither `configs:` nor `config_topics:`, and without them its only config is {}, with its defaults: %s", c.what, wrong.Misfits[i].String()), "")
 		}
-		if _, err := c.e.Period(&env); err != nil {
-			c.failed(at, "every", key, err)
+	default:
+		for i := range wrong.Misfits {
+			place := object.node.inside(wrong.Misfits[i].Path)
+			if place == object.node {
+				place = at
+			}
+			c.report(place, "config.invalid", fmt.Sprintf("the config %s is not what %s wants: %s", key, c.what, wrong.Misfits[i].String()), c.typeHint(place, &wrong.Misfits[i]))
 		}
 	}
 	return out
 }
 
-// fits checks a config against the schema.
-func (c *configCheck) fits(full []byte, at *node, object *Object) {
-	var wrong *SchemaError
-	if !errors.As(c.e.Config.Check(full), &wrong) {
-		return
-	}
-	for i := range wrong.Misfits {
-		m := &wrong.Misfits[i]
-		if object == nil {
-			c.report(c.e.item.key, "config.invalid", fmt.Sprintf("%s has neither `configs:` nor `config_topics:`, and does without a config only if all of it has defaults: %s", c.what, m.String()), "")
-			continue
-		}
-		place := object.node.inside(m.Path)
-		if place == object.node {
-			place = at
-		}
-		c.report(place, "config.invalid", fmt.Sprintf("the config %s is not what %s wants: %s", at.text, c.what, m.String()), c.typeHint(place, m))
-	}
+// known tells whether all that configs are judged by is there.
+func (c *configCheck) known() bool {
+	stage := c.e.item.value
+	return !c.NoEnv && !c.spec.Vars.missing && (c.e.Where != nil || !stage.has("where")) && (c.root.find("vars") == nil || c.spec.Vars.given())
 }
 
-// failed reports an expression that fails on an inline config.
-func (c *configCheck) failed(at *node, name, key string, err error) {
-	if at == nil {
-		at = c.e.item.value.key(name)
+// judge tells whether a config with its defaults is the stage's own, and if so, what is wrong with it: a *SchemaError, or the
+// failure of the expression with that name.
+func (c *configCheck) judge(key string, full []byte) (own bool, name string, err error) {
+	env := expr.Env{ConfigKey: key}
+	if env.Config, err = expr.NewDoc(full); err != nil {
+		return true, "config", err
 	}
+	if env.Vars, err = expr.NewDoc(c.pipe.Vars); err != nil {
+		return true, "vars", err
+	}
+	if c.e.Where != nil {
+		if own, err = c.e.Where.Bool(&env); err != nil || !own {
+			return err != nil, "where", err
+		}
+	}
+	if err := c.e.Config.Check(full); err != nil {
+		return true, "config", err
+	}
+	if c.e.EveryExpr == nil {
+		return true, "", nil
+	}
+	initial := c.e.Initial
+	if initial == nil {
+		initial = []byte("{}")
+	}
+	if env.State, err = expr.NewDoc(initial); err != nil {
+		return true, "state", err
+	}
+	_, err = c.e.Period(&env)
+	return true, "every", err
+}
+
+func failure(err error) string {
 	var f *expr.Failure
-	what := err.Error()
 	if errors.As(err, &f) {
-		what = f.Message
+		return f.Message
 	}
-	c.report(at, "config.invalid", fmt.Sprintf("`%s` fails for the config %s: %s", name, key, what), "")
+	return err.Error()
+}
+
+// seed reports the first record of the seed of a config topic that is no config of the stage. n is where the stage names the
+// topic.
+func (c *configCheck) seed(t *Topic, n *node) {
+	if t.Seed == nil || !c.known() || t.Value != stream.JSON {
+		return
+	}
+	seen := 0
+	for r, err := range t.Seed.Records() {
+		if seen++; err != nil || seen > seedSample {
+			return // what cannot be read is reported where the seed stands
+		}
+		full, err := c.e.Config.Fill(r.Value)
+		name := ""
+		if err == nil {
+			_, name, err = c.judge(string(r.Key), full)
+		}
+		if err == nil {
+			continue
+		}
+		where := fmt.Sprintf("line %d", r.Line)
+		if t.Seed.File != "" {
+			where += " of its file"
+		}
+		var wrong *SchemaError
+		trouble := failure(err)
+		if !errors.As(err, &wrong) && name != "" {
+			trouble = fmt.Sprintf("`%s` fails: %s", name, trouble)
+		}
+		c.report(n, "config.invalid", fmt.Sprintf("a config of this topic's seed, at %s, is not what %s wants: %s", where, c.what, trouble), "")
+		return
+	}
 }
 
 func configTexts(spec *ExtractorSpec) []envText {
 	var texts []envText
+	if spec.Config != nil {
+		texts = append(texts, spec.Config.Defaults.texts...)
+	}
 	for i := range spec.Configs.Items {
 		texts = append(texts, spec.Configs.Items[i].Value.texts...)
 	}

@@ -119,9 +119,25 @@ extractors:
   e:
     every: ${EVERY}
     tokens: ${TOKENS}
+    workers: ${WORKERS}
+    on_error: { retry: "${RETRY}..5m" }
+    config: { schema: { properties: { a: { pattern: "${PATTERN}" } } }, defaults: { b: "${B}" } }
+    where: vars.a == config.a
+    configs: { x: { a: "${A}" } }
     output_topics: ${TOPIC}
     poll: |
       yield Message({ value: vars.a });
+  f:
+    cron: ${CRON}
+    config_topics: ["${TOPIC2}"]
+    config: { schema: "${SCHEMA}" }
+    on_invalid: ${POLICY}
+    poll: |
+      yield State({ a: 1 });
+  g:
+    cron: { at: "${CRON}", zone: "${ZONE}" }
+    poll: |
+      yield State({ a: 1 });
 transformers:
   e2:
     application_id: ${ID}
@@ -149,6 +165,8 @@ func TestNoProblemShowsTheEnvironment(t *testing.T) {
 	_, problems := loadText(t, `
 pipeline: ${A}
 description: ${A}
+functions: ["${A}.js", "${A}"]
+fetch: { base_url: "${A}", timeout: "${A}", rate: "${A}", max_bytes: "${A}", max_redirects: "${A}", breaker: { failures: "${A}", pause: "${A}" } }
 vars: { a: "${A|int}", b: "x ${A|bool}", c: "${file:x}", d: "${file:absent}" }
 topics:
   ${A}: { partitions: "${A}", key: "${A}", config: { x: "${A}" }, seed: { file: "${A}", key: "${A}" } }
@@ -156,6 +174,17 @@ topics:
 extractors:
   e: { every: "${A}", tokens: "${A}", application_id: "${A}", output_topics: "${A}", poll: { script: "${A}.js" }, on_error: "${A}", timeout: "${A}" }
   f: { every: 1s, application_id: "${A}", poll: "yield State({});" }
+  g: { cron: "${A}", config_topics: ["${A}", "${A}"], config: { schema: "${A}" }, on_invalid: "${A}", poll: "yield State({});" }
+  h: { cron: { at: "${A}", zone: UTC }, workers: "${A}", on_error: { retry: "${A}..5m" }, config: { schema: "${A}.json" }, poll: "yield State({});" }
+  i:
+    cron: { at: "0 6 * * *", zone: "${A}" }
+    config:
+      schema: { properties: { a: { enum: [a, b] }, b: { pattern: x, format: email, maxLength: 2 }, c: { const: 5 } }, minProperties: 9 }
+      defaults: { b: "${A}" }
+    configs: { a: { a: "${A}", b: "${A}", c: "${A}" } }
+    poll: "yield State({});"
+  j: { every: config.a + 1, where: "config.a matches vars.x", configs: { a: { a: "${A}", b: "[" } }, poll: "yield State({});" }
+  k: { every: config.a, configs: { a: { a: "${A}" } }, poll: "yield State({});" }
 transformers:
   t:
     application_id: ${A}
@@ -169,7 +198,7 @@ transformers:
 		}
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}})
-	if len(problems) < 15 {
+	if len(problems) < 40 {
 		t.Errorf("only %d problems: %v", len(problems), texts(problems))
 	}
 	for _, p := range problems {
@@ -333,5 +362,76 @@ func TestAliasesCannotGrowWithoutEnd(t *testing.T) {
 	_, problems := loadText(t, text, Options{})
 	if len(problems) != 1 || problems[0].Code != "yaml.too_large" {
 		t.Error(texts(problems))
+	}
+}
+
+// TestKeysThatAreReadBeforeTheyAreSupported shows what a pipeline holds of the keys that are refused for now.
+func TestKeysThatAreReadBeforeTheyAreSupported(t *testing.T) {
+	set, problems := loadText(t, `
+pipeline: p
+fetch:
+  user_agent: tanks/1
+  base_url: https://api.example.com/v1
+  timeout: 5s
+  rate: 100/m
+  breaker: { failures: 5, pause: 1m }
+  max_bytes: 16MiB
+  max_redirects: 0
+extractors:
+  e:
+    every: 5s
+    enrich: |
+      return { ...config, at: 1 };
+    poll: yield State({});
+transformers:
+  t: { input_topics: a, output_topics: b, concurrency: 8, transform: yield Message(1); }
+  u: { input_topics: a, output_topics: b, transform: yield Message(1); }
+`, Options{})
+	for _, p := range problems {
+		if p.Code != "not_supported" {
+			t.Error(p.String())
+		}
+	}
+	if len(problems) != 3 {
+		t.Errorf("%d keys are refused: %v", len(problems), texts(problems))
+	}
+	p := set.Pipelines[0]
+	want := FetchDefaults{"tanks/1", "https://api.example.com/v1", 5 * time.Second, FetchRate{100, time.Minute}, FetchBreaker{5, time.Minute}, 16 << 20, 0}
+	if p.Fetch != want {
+		t.Errorf("fetch is %+v", p.Fetch)
+	}
+	if got := p.Extractors[0].Enrich; !got.Present() || got.Line != 15 || got.Column != 7 {
+		t.Errorf("enrich is %+v", got)
+	}
+	if a, b := p.Transformers[0].Concurrency, p.Transformers[1].Concurrency; a != 8 || b != DefaultConcurrency {
+		t.Errorf("concurrency is %d and %d", a, b)
+	}
+	set, _ = loadText(t, "pipeline: p\ntopics: { t: {} }\n", Options{})
+	if set.Pipelines[0].Fetch != DefaultFetch {
+		t.Errorf("without fetch it is %+v", set.Pipelines[0].Fetch)
+	}
+	set, _ = loadText(t, "pipeline: p\nfetch: { breaker: { failures: 2 } }\ntopics: { t: {} }\n", Options{})
+	if got := set.Pipelines[0].Fetch.Breaker; got != (FetchBreaker{2, 30 * time.Second}) {
+		t.Errorf("a breaker without pause is %+v", got)
+	}
+}
+
+// TestConfigTopicOfAnotherFile: a topic is compacted because a stage of any file reads configs from it, unless it says
+// otherwise wherever it is declared.
+func TestConfigTopicOfAnotherFile(t *testing.T) {
+	files := fstest.MapFS{
+		"a.yaml": {Data: []byte("pipeline: a\nextractors:\n  e: { every: 5s, config_topics: [shared, kept], poll: yield State(1); }\n")},
+		"b.yaml": {Data: []byte("pipeline: b\ntopic_defaults: { config: { retention.ms: -1 } }\ntopics:\n  shared: {}\n  kept: { config: { cleanup.policy: delete } }\n  other: {}\n")},
+	}
+	set, problems := Load([]string{"a.yaml", "b.yaml"}, Options{ReadFile: files.ReadFile})
+	if len(problems) > 0 {
+		t.Fatal(texts(problems))
+	}
+	var got []string
+	for _, topic := range set.Topics {
+		got = append(got, topic.Name+"="+topic.Config["cleanup.policy"])
+	}
+	if want := []string{"shared=compact", "kept=delete", "other="}; !slices.Equal(got, want) {
+		t.Errorf("cleanup policies are %v, want %v", got, want)
 	}
 }

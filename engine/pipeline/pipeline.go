@@ -177,7 +177,7 @@ func (e *Extractor) Period(env *expr.Env) (time.Duration, error) {
 		}
 	} else if text, ok := v.Text(); ok {
 		if period, err = ParseDuration(text); err != nil {
-			trouble = "it gives a text that is none"
+			trouble = "it gives a text that is no duration"
 		} else {
 			trouble = ""
 		}
@@ -188,10 +188,10 @@ func (e *Extractor) Period(env *expr.Env) (time.Duration, error) {
 	case trouble == "" && period > 0:
 		return period, nil
 	case trouble == "":
-		trouble = "it gives one that is not longer than nothing, or too long"
+		trouble = "what it gives is not longer than nothing, or too long"
 	}
 	return 0, &expr.Failure{Text: e.EveryExpr.Text(), Line: 1, Column: 1, Code: expr.CodeValue,
-		Message: "`every` is a duration such as 30s, or a number of milliseconds, and " + trouble}
+		Message: trouble + ", and a duration such as 30s or a number of milliseconds is wanted"}
 }
 
 // Transformer is a stage that reads topics. It has either a Transform or a Message.

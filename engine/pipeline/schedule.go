@@ -38,19 +38,19 @@ func ParseSchedule(text, zone string) (*Schedule, error) {
 	}
 	switch {
 	case strings.HasPrefix(text, "TZ="), strings.HasPrefix(text, "CRON_TZ="):
-		return nil, errors.New("a time zone stands beside the schedule: `{ at: …, zone: … }`")
+		return nil, errors.New("its time zone stands beside it, as in `{ at: \"0 6 * * *\", zone: Europe/Berlin }`")
 	case strings.HasPrefix(text, "@every"):
-		return nil, errors.New("`@every` is no schedule of cron: write `every:`")
+		return nil, errors.New("`@every` is written as `every:`")
 	case !strings.HasPrefix(text, "@") && len(strings.Fields(text)) != 5:
-		return nil, fmt.Errorf("a schedule has five fields (minute, hour, day of the month, month, day of the week), and this has %d", len(strings.Fields(text)))
+		return nil, fmt.Errorf("it has %s, and a schedule has five: minute, hour, day of the month, month, day of the week", count(len(strings.Fields(text)), "field"))
 	}
 	parsed, err := cron.ParseStandard(text)
 	if err != nil {
-		return nil, errors.New("a field is none that cron takes; a field is *, a number, a range such as 1-5, a list such as 1,15, or a step such as */10")
+		return nil, errors.New("a field is *, a number in its range, a range such as 1-5, a list such as 1,15, or a step such as */10")
 	}
 	spec, ok := parsed.(*cron.SpecSchedule)
 	if !ok {
-		return nil, errors.New("it is no schedule of cron")
+		return nil, errors.New("cron has none like it")
 	}
 	spec.Location = time.UTC
 	s := &Schedule{text: text, zone: location, cron: spec}

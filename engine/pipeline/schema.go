@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"net/url"
 	"path/filepath"
@@ -130,6 +131,8 @@ func misfits(to []Misfit, e *jsonschema.ValidationError) []Misfit {
 	return to
 }
 
+const fitsNone = "fits none of the schema's alternatives"
+
 // misfit says what is wrong with one value.
 func misfit(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
@@ -169,12 +172,12 @@ func misfit(k jsonschema.ErrorKind) string {
 	case *says.UniqueItems:
 		return "has the same element twice"
 	case *says.AnyOf:
-		return "fits none of the schema's alternatives"
+		return fitsNone
 	case *says.OneOf:
 		if len(k.Subschemas) > 0 {
 			return "fits several of the schema's alternatives, and one is wanted"
 		}
-		return "fits none of the schema's alternatives"
+		return fitsNone
 	case *says.Not:
 		return "is what the schema excludes"
 	default:
@@ -301,12 +304,13 @@ func (d *decoder) schemaFile(n *node, what string) *schemaSource {
 	}
 	d.set.remember(file, string(text))
 	if _, _, err := rawjson.Check(text, nil); err != nil {
-		line, column := 1, 1
+		line, column, what := 1, 1, err.Error()
 		var se *rawjson.SyntaxError
 		if errors.As(err, &se) {
-			line, column = lineColumn(text, int(se.Offset))
+			line, column = lineColumn(text, se.Offset)
+			what = se.What
 		}
-		d.problem(file, line, column, "schema.invalid", "the schema is not JSON: "+err.Error(), "")
+		d.problem(file, line, column, "schema.invalid", "the schema is not JSON: "+what, "")
 		return nil
 	}
 	return &schemaSource{file: file, url: fileURL(file), json: text, place: func(path []string) (int, int) {
@@ -316,11 +320,10 @@ func (d *decoder) schemaFile(n *node, what string) *schemaSource {
 
 // offsetOf is where in a JSON text the value at the end of path begins, or the nearest one above it.
 func offsetOf(text []byte, path []string) int {
-	at := text
+	at := bytes.TrimLeft(text, " \t\r\n")
 	for _, name := range path {
 		var next []byte
-		trimmed := bytes.TrimLeft(at, " \t\r\n")
-		switch rawjson.KindOf(trimmed[0]) {
+		switch rawjson.KindOf(at[0]) {
 		case rawjson.Object:
 			next = rawjson.Find(at, rawjson.Members(at, nil), name)
 		case rawjson.Array:
@@ -335,7 +338,6 @@ func offsetOf(text []byte, path []string) int {
 		}
 		at = next
 	}
-	at = bytes.TrimLeft(at, " \t\r\n")
 	return cap(text) - cap(at)
 }
 
@@ -384,7 +386,7 @@ func (l besideLoader) Load(address string) (any, error) {
 	return value, nil
 }
 
-// compileSchema compiles a schema; n is where the pipeline names it. Formats are checked, other files may be referred to,
+// compileSchema compiles a schema; n is where the pipeline has it. Formats are checked, other files may be referred to,
 // other machines not.
 func (d *decoder) compileSchema(text *schemaSource, n *node) *jsonSchema {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text.json))
@@ -401,7 +403,7 @@ func (d *decoder) compileSchema(text *schemaSource, n *node) *jsonSchema {
 		compiled, err = c.Compile(text.url)
 	}
 	if err != nil {
-		d.schemaProblem(text, n, err)
+		d.schemaProblem(text, value, err)
 		return nil
 	}
 	d.keywords(text, value, nil)
@@ -414,7 +416,7 @@ func (d *decoder) compileSchema(text *schemaSource, n *node) *jsonSchema {
 }
 
 // schemaProblem reports what the compiler of schemas has found.
-func (d *decoder) schemaProblem(text *schemaSource, n *node, err error) {
+func (d *decoder) schemaProblem(text *schemaSource, value any, err error) {
 	report := func(path []string, message string) {
 		line, column := text.place(path)
 		d.problem(text.file, line, column, "schema.invalid", message, "")
@@ -422,49 +424,81 @@ func (d *decoder) schemaProblem(text *schemaSource, n *node, err error) {
 	var (
 		invalid  *jsonschema.SchemaValidationError
 		wrong    *jsonschema.ValidationError
-		regex    *jsonschema.InvalidRegexError
 		load     *jsonschema.LoadURLError
 		scheme   *jsonschema.UnsupportedURLSchemeError
 		draft    *jsonschema.UnsupportedDraftError
 		notFound *jsonschema.JSONPointerNotFoundError
+		noAnchor *jsonschema.AnchorNotFoundError
 	)
 	switch {
 	case errors.As(err, &invalid) && errors.As(invalid.Err, &wrong):
 		for _, m := range misfits(nil, wrong) {
-			report(m.Path, "the schema is none: "+m.String())
+			report(m.Path, "the schema is none: "+asSchema(m).String())
 		}
-	case errors.As(err, &regex):
-		path, _ := text.pointer(regex.URL)
-		report(path, "the pattern is no regular expression of RE2")
-	case errors.As(err, &scheme):
-		report(nil, "the schema refers to another machine; only files beside it are read")
+	case errors.As(err, &load) && errors.As(load.Err, &scheme):
+		report(text.reference(value, nil, load.URL), "the schema refers to another machine, and only files beside it are read")
 	case errors.As(err, &load):
-		report(nil, "the schema refers to what cannot be had: "+load.Err.Error())
+		report(text.reference(value, nil, load.URL), "the schema refers to what cannot be had: "+load.Err.Error())
 	case errors.As(err, &draft):
-		report([]string{"$schema"}, "the schema is of a draft that is not known; 4, 6, 7, 2019-09 and 2020-12 are")
+		report(text.reference(value, nil, draft.URL), "the schema is of a draft that is not known; draft-04, draft-06, draft-07, 2019-09 and 2020-12 are")
 	case errors.As(err, &notFound):
-		path, _ := text.pointer(notFound.URL)
-		report(path, "the schema refers to a part of itself that is not there: #/"+strings.Join(path, "/"))
+		report(text.reference(value, nil, notFound.URL), "the schema refers to a part that is not there")
+	case errors.As(err, &noAnchor):
+		report(text.reference(value, nil, noAnchor.Reference), "the schema refers to an anchor that is not there")
 	default:
-		report(nil, "the schema is none: "+strings.ReplaceAll(err.Error(), text.url, ""))
+		report(nil, "the schema is none: "+strings.ReplaceAll(err.Error(), text.url, "#"))
 	}
 }
 
-// pointer is the path of a URL's fragment, if the URL is that of the schema.
-func (s *schemaSource) pointer(address string) ([]string, bool) {
-	base, fragment, _ := strings.Cut(address, "#")
-	if base != s.url || fragment == "" {
-		return nil, false
+// asSchema says a misfit of a schema in words for one.
+func asSchema(m Misfit) *Misfit {
+	switch {
+	case strings.HasSuffix(m.What, "the format regex"):
+		m.What = "is no regular expression of RE2"
+	case m.What == fitsNone && len(m.Path) > 0 && m.Path[len(m.Path)-1] == "type":
+		m.What = "is none of array, boolean, integer, null, number, object and string"
+	case m.What == fitsNone:
+		m.What = "is nothing that JSON Schema takes there"
 	}
-	fragment, err := url.PathUnescape(fragment)
+	return &m
+}
+
+// reference is the path to what refers to the address, or nil.
+func (s *schemaSource) reference(value any, path []string, address string) []string {
+	switch value := value.(type) {
+	case []any:
+		for i, item := range value {
+			if found := s.reference(item, append(slices.Clone(path), strconv.Itoa(i)), address); found != nil {
+				return found
+			}
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			here := append(slices.Clone(path), name)
+			if text, ok := value[name].(string); ok && strings.HasPrefix(name, "$") && s.refersTo(text, address) {
+				return here
+			}
+			if found := s.reference(value[name], here, address); found != nil {
+				return found
+			}
+		}
+	default:
+	}
+	return nil
+}
+
+func (s *schemaSource) refersTo(reference, address string) bool {
+	base, err := url.Parse(s.url)
 	if err != nil {
-		return nil, false
+		return false
 	}
-	path := strings.Split(strings.TrimPrefix(fragment, "/"), "/")
-	for i, name := range path {
-		path[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+	target, err := base.Parse(reference)
+	if err != nil {
+		return false
 	}
-	return path, true
+	whole := target.String()
+	target.Fragment = ""
+	return whole == address || target.String() == address
 }
 
 // The keywords of JSON Schema by what their values are.

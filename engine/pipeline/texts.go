@@ -52,12 +52,12 @@ func (d *draft) textsInScript(s *Script, roots map[string][]envText) {
 
 // textsInExpressions warns where an expression of a stage does so. The compiler of expressions knows the vars at the
 // top; what is nested in them is found by name.
-func (d *draft) textsInExpressions(of *expressions, scope expr.Scope) {
-	if len(d.spec.Vars.texts) == 0 {
-		return
-	}
+func (d *draft) textsInExpressions(of *expressions, scope expr.Scope, roots map[string][]envText) {
 	for _, l := range of.texts {
-		d.textsInText(&l.text, map[string][]envText{"vars": d.spec.Vars.texts})
+		d.textsInText(&l.text, roots)
+		if len(d.spec.Vars.texts) == 0 {
+			continue
+		}
 		e, err := expr.Compile(l.text.Text, scope, expr.Any)
 		if err != nil {
 			continue // a template, or reported where it was compiled
