@@ -1,6 +1,7 @@
 package script
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,8 +14,12 @@ func compileProblems(s Source) string {
 	if err == nil {
 		return ""
 	}
+	var problems Problems
+	if !errors.As(err, &problems) {
+		return err.Error()
+	}
 	var lines []string
-	for _, p := range err.(Problems) {
+	for _, p := range problems {
 		line := fmt.Sprintf("%s:%d:%d: %s: %s", p.File, p.Line, p.Column, p.Code, p.Message)
 		if p.Hint != "" {
 			line += " → " + p.Hint
@@ -150,7 +155,11 @@ func TestModuleErrorsShowTheirPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = tr.Run(t.Context(), newBatch(t, nil, input{"k", `{}`}))
-	expect(t, err.(*Error).Detail(), "TypeError: Cannot read property 'z' of undefined\n    at f (t.js:1:20)\n    at transform (t.js:3:4)")
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	expect(t, e.Detail(), "TypeError: Cannot read property 'z' of undefined\n    at f (t.js:1:20)\n    at transform (t.js:3:4)")
 }
 
 func TestProgramsSayWhatTheyNeed(t *testing.T) {
@@ -174,7 +183,11 @@ func FuzzCompile(f *testing.F) {
 		if err == nil {
 			return
 		}
-		for _, p := range err.(Problems) {
+		var problems Problems
+		if !errors.As(err, &problems) {
+			t.Fatal(err)
+		}
+		for _, p := range problems {
 			if p.Line < 3 || p.Column < 1 || p.Code == "" || p.Message == "" {
 				t.Errorf("%q: %+v", body, p)
 			}

@@ -364,12 +364,6 @@ func unbox(o *goja.Object) goja.Value {
 	return nil
 }
 
-// isBytes tells whether an object is an array buffer or a view of one.
-func isBytes(o *goja.Object) bool {
-	what, _ := notPlain(o)
-	return what == "a byte array"
-}
-
 // bytesOf are the bytes of an array buffer or byte array; they are shared with the script.
 func bytesOf(o *goja.Object) ([]byte, bool) {
 	switch b := o.Export().(type) {

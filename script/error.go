@@ -110,6 +110,7 @@ func (v *vm) guard(f func()) {
 // failure turns what goja returned into an *Error.
 func (v *vm) failure(err error) *Error {
 	e := &Error{code: CodeError, message: "an error that cannot be shown"}
+	//nolint:errorlint // goja answers these as they are, and to look inside an exception is to run code of the script's
 	switch err := err.(type) {
 	case *goja.StackOverflowError:
 		e.code, e.message, e.hint = CodeStack, fmt.Sprintf("calls nest deeper than %d", maxCallDepth), "does the function end its recursion?"
@@ -157,6 +158,18 @@ func constructors(value goja.Value) (names []string) {
 		}
 	}
 	return names
+}
+
+// interruption is the reason that a call was interrupted with, or nil if it was not.
+func interruption(err error) *refusal {
+	//nolint:errorlint // as in failure
+	if i, ok := err.(*goja.InterruptedError); ok {
+		if reason, ok := i.Value().(*refusal); ok {
+			return reason
+		}
+		return &refusal{code: CodeTimeout}
+	}
+	return nil
 }
 
 // locate notes the user's frames of a stack, and the innermost as the place of the error, save those of the functions called

@@ -175,7 +175,7 @@ func (r *run) run() (err error, reusable bool) {
 	r.pause()
 	r.stop.end()
 	v.rt.ClearInterrupt()
-	_, interrupted := thrown.(*goja.InterruptedError)
+	interrupted := interruption(thrown) != nil
 	reusable = !interrupted && (failed == nil || failed.code != CodeStack)
 	switch {
 	case r.err != nil:

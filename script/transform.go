@@ -2,7 +2,6 @@ package script
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -122,9 +121,8 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 		stop()
 		t.calls.Store(t.calls.Load() &^ 1)
 		t.undo()
-		var stopped *goja.InterruptedError
-		interrupted := errors.As(err, &stopped)
-		if interrupted || failed.code == CodeStack {
+		stopped := interruption(err)
+		if stopped != nil || failed.code == CodeStack {
 			t.vm = nil
 		} else {
 			v.rt.ClearInterrupt()
@@ -132,11 +130,9 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if interrupted {
-			if reason, ok := stopped.Value().(*refusal); ok && reason.call != t.calls.Load()>>1 {
-				t.record-- // meant for the call before: this one runs again
-				continue
-			}
+		if stopped != nil && stopped.call != t.calls.Load()>>1 {
+			t.record-- // meant for the call before: this one runs again
+			continue
 		}
 		if err := batch.Fail(t.record, failed); err != nil {
 			return err

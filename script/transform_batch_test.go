@@ -363,6 +363,10 @@ func TestHostileScripts(t *testing.T) {
 		"throw an object":    {"throw {a: 1}", CodeError + ` 1:1 thrown: {"a":1}`},
 		"throw a liar":       {"throw { get message() { throw 1 }, toString() { throw 2 } }", CodeError},
 		"nasty error":        {"const e = new Error('x'); Object.defineProperty(e, 'message', { get() { throw e } }); throw e", CodeError},
+		"throw a proxy":      {"throw new Proxy(new Error('x'), { get() { throw 1 }, getPrototypeOf() { throw 2 }, ownKeys() { throw 3 } })", CodeError},
+		"yield a proxy":      {"yield new Proxy({}, { get() { throw 1 }, getPrototypeOf() { throw 2 } })", CodeYield},
+		"proxy as a value":   {"yield Message({ value: new Proxy({}, { ownKeys() { throw new Error('keys') } }) })", CodeError + " 1:"},
+		"revoked proxy":      {"const p = Proxy.revocable({}, {}); p.revoke(); yield Message({ value: p.proxy })", CodeError},
 		"own cause":          {"const e = new Error('x'); e.cause = e; throw e", CodeError + " 1:11 Error: x"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -347,19 +346,6 @@ func (v *vm) encodeState(value goja.Value) []byte {
 		v.throw(notAState(value))
 	}
 	return text
-}
-
-// run calls f, which runs JavaScript, and answers what it threw.
-func (v *vm) run(f func() error) *Error {
-	err := f()
-	if err == nil {
-		return nil
-	}
-	var e *Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return v.failure(err)
 }
 
 func (v *vm) recordKey(record *stream.Record) goja.Value {
