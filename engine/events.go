@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
@@ -192,16 +191,4 @@ func Tee(a, b Events) Events {
 		}))
 	}
 	return out
-}
-
-// join prints values separated by a blank.
-func join[T fmt.Stringer](values []T) string {
-	var b strings.Builder
-	for i, v := range values {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(v.String())
-	}
-	return b.String()
 }

@@ -110,13 +110,9 @@ func fetchOnce(ctx context.Context, cl *kgo.Client, topic string, partition int3
 	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
 		return nil, err
 	}
-	for _, t := range answer.Topics {
-		for i := range t.Partitions {
-			if err := kerr.ErrorForCode(t.Partitions[i].ErrorCode); err != nil {
-				return nil, err
-			}
-			return &t.Partitions[i], nil
-		}
+	if len(answer.Topics) != 1 || len(answer.Topics[0].Partitions) != 1 {
+		return nil, errors.New("fetch was answered without the partition")
 	}
-	return nil, errors.New("fetch was answered without the partition")
+	part := &answer.Topics[0].Partitions[0]
+	return part, kerr.ErrorForCode(part.ErrorCode)
 }

@@ -69,14 +69,11 @@ type batches struct {
 	stateful  bool
 
 	batch   stream.Batch
-	rebuilt []stream.Record  // the records of a batch that is run again without some
-	tx      transaction      // reused
-	inputs  []position       // by input
-	counts  map[string]int   // of messages by topic
-	info    *TransactionInfo // of the transaction under way
-	values  []byte           // the state read last
+	rebuilt []stream.Record // the records of a batch that is run again without some
+	tx      transaction     // reused
+	inputs  []position      // by input
+	values  []byte          // the state read last
 	members slab
-	refused map[int64]bool // records, by index in the batch, that are passed over when it runs again
 }
 
 // position is how far one input was handled.
@@ -263,7 +260,9 @@ func shortKey(key string) string {
 
 // exclude takes the input of a refused output out of the batch and runs the rest again.
 func (b *batches) exclude(ctx context.Context, refused *recordError) error {
-	from, topic, why := 0, "", refused.err
+	var from int
+	var topic string
+	why := refused.err
 	if refused.index < len(b.batch.Messages) {
 		m := &b.batch.Messages[refused.index]
 		from, topic = m.From, m.Topic.Name
