@@ -60,12 +60,7 @@ type polls struct {
 
 func (w *polls) begin(context.Context, []Offset) error { return nil }
 
-func (w *polls) drop() {
-	select {
-	case <-w.failed:
-	default:
-	}
-}
+func (w *polls) drop() { w.failed = make(chan error, 1) }
 
 func (w *polls) close() {}
 

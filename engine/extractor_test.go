@@ -225,7 +225,9 @@ func TestExtractorTokensMoveWithTheirCursors(t *testing.T) {
 // waitFor waits until an instance has n tasks in a phase. It polls the status, since that is what is asked for.
 func waitFor(t *testing.T, i *instance, phase string, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(30 * time.Second); ; <-again.C {
 		found := 0
 		for _, s := range i.Engine.Status().Stages {
 			for _, task := range s.Tasks {

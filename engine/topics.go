@@ -64,6 +64,7 @@ func (s TopicStep) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %-8s %s", mark, s.Action, s.Topic)
 	switch s.Action {
+	case TopicSeed, TopicDiffers, TopicMissing, TopicByRun:
 	case TopicCreate:
 		fmt.Fprintf(&b, " (%s", count(s.Partitions, "partition"))
 		for _, key := range slices.Sorted(maps.Keys(s.Config)) {
