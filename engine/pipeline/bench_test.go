@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -52,7 +53,7 @@ transformers:
 	var names []string
 	for i := range 20 {
 		name := fmt.Sprintf("p%02d.yaml", i)
-		files[name], names = []byte(strings.TrimLeft(fmt.Sprintf(one, i), "\n")), append(names, name)
+		files[name], names = []byte(strings.ReplaceAll(strings.TrimLeft(one, "\n"), "%[1]d", strconv.Itoa(i))), append(names, name)
 	}
 	o := Options{LookupEnv: func(string) (string, bool) { return "", false }, ReadFile: func(name string) ([]byte, error) { return files[name], nil }}
 	b.ReportAllocs()

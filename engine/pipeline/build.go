@@ -241,9 +241,7 @@ func (d *draft) message(t *Transformer, item *Item[TransformerSpec], scope expr.
 	for i := range errs {
 		d.expressionError(errs[i].Tree.Ref.(*leafText), errs[i].Err)
 	}
-	for _, leaf := range leavesOf(tree) {
-		t.texts = append(t.texts, leaf)
-	}
+	t.texts = append(t.texts, leavesOf(tree)...)
 	if message == nil || broken {
 		return
 	}

@@ -140,8 +140,8 @@ func (d *draft) configs(e *Extractor, what string) {
 	}
 	if !stage.has("configs") {
 		if !stage.has("config_topics") {
-			e.Configs = []stream.Config{check.one("default", []byte("{}"), nil, nil)}
-			if k := stage.key("where"); k != nil && check.looked && check.own == 0 {
+			check.one("default", []byte("{}"), nil, nil)
+			if k := stage.key("where"); k != nil && check.looked && len(e.Configs) == 0 {
 				d.report(k, "field.no_effect", "`where` leaves the only config out, so that nothing is polled", "write `configs:` or `config_topics:`, or remove the key")
 			}
 		}
@@ -152,10 +152,10 @@ func (d *draft) configs(e *Extractor, what string) {
 	}
 	for i := range spec.Configs.Items {
 		if item := &spec.Configs.Items[i]; !item.broken {
-			e.Configs = append(e.Configs, check.one(item.Name, item.Value.JSON, item.key, &item.Value))
+			check.one(item.Name, item.Value.JSON, item.key, &item.Value)
 		}
 	}
-	if k := stage.key("where"); k != nil && check.looked && check.own == 0 && !stage.has("config_topics") {
+	if k := stage.key("where"); k != nil && check.looked && len(e.Configs) == 0 && !stage.has("config_topics") {
 		d.report(k, "field.no_effect", "`where` leaves every config out, so that nothing is polled", "correct it, or remove the key")
 	}
 }
@@ -190,27 +190,26 @@ type configCheck struct {
 	*draft
 	e    *Extractor
 	what string
-	// own is how many inline configs Where has picked; looked says that all could be looked at.
-	own    int
+	// looked says that an inline config could be looked at.
 	looked bool
 }
 
-// one checks a config, and answers it with its defaults. at and object are nil for the config of a stage without configs.
-func (c *configCheck) one(key string, text []byte, at *node, object *Object) stream.Config {
+// one checks an inline config, and adds it to the stage's if it is one. at and object are nil for that of a stage without
+// configs.
+func (c *configCheck) one(key string, text []byte, at *node, object *Object) {
 	full, err := c.e.Config.Fill(text)
 	if err != nil {
-		return stream.Config{Key: key, Value: text} // an Object is one
+		return // an Object is one
 	}
-	out := stream.Config{Key: key, Value: full}
 	if !c.known() || object != nil && object.missing {
-		c.own++
-		return out
+		c.e.Configs = append(c.e.Configs, stream.Config{Key: key, Value: full})
+		return
 	}
 	c.looked = true
 	var wrong *SchemaError
 	own, name, err := c.judge(key, full)
 	if own {
-		c.own++
+		c.e.Configs = append(c.e.Configs, stream.Config{Key: key, Value: full})
 	}
 	switch {
 	case err == nil:
@@ -232,7 +231,6 @@ func (c *configCheck) one(key string, text []byte, at *node, object *Object) str
 			c.report(place, "config.invalid", fmt.Sprintf("the config %s is not what %s wants: %s", key, c.what, wrong.Misfits[i].String()), c.typeHint(place, &wrong.Misfits[i]))
 		}
 	}
-	return out
 }
 
 // known tells whether all that configs are judged by is there.

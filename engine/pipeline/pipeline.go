@@ -128,14 +128,15 @@ type Extractor struct {
 	EveryExpr *expr.Expr
 	// Schedule says when each config is polled, in place of Every and EveryExpr. It may be nil.
 	Schedule *Schedule
-	// Configs are the inline ones in the order of the file, with their defaults. There is at least one, or a topic of them.
+	// Configs are the inline ones that Where picks, in the order of the file, with their defaults. There is at least one, or
+	// a topic of them.
 	Configs []stream.Config
 	// ConfigTopics hold further configs by key.
 	ConfigTopics []*Topic
 	// Config is what the stage wants of its configs; nil takes every JSON object as it is.
 	Config *ConfigSpec
-	// Where tells which configs are the stage's own, in scope expr.Choice, of a config that ConfigSpec.Fill has filled; nil is
-	// all of them. A config on which it fails is an invalid one.
+	// Where tells which configs of ConfigTopics are the stage's own, in scope expr.Choice, of a config that ConfigSpec.Fill has
+	// filled and before ConfigSpec.Check; nil is all of them. A config on which it fails is an invalid one.
 	Where *expr.Expr
 	// OnInvalid is Fail or Skip, for each config of ConfigTopics on its own.
 	OnInvalid Policy

@@ -256,8 +256,7 @@ func TestSchemaIsOfTheTypes(t *testing.T) {
 
 // TestEveryKeyIsDescribed demands words for every key, because an editor shows them.
 func TestEveryKeyIsDescribed(t *testing.T) {
-	var walk func(path string, s map[string]any)
-	walk = func(path string, s map[string]any) {
+	walk := func(path string, s map[string]any) {
 		properties, _ := s["properties"].(map[string]any)
 		for name, p := range properties {
 			p := p.(map[string]any)
