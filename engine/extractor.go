@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/flechtwerk/flechtwerk/engine/expr"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
@@ -56,9 +58,15 @@ type polls struct {
 
 	mu sync.Mutex // guards the producer and the fields below while polls run
 	tx transaction
+	// doubt is why nothing more may be sent in this round: the fate of a page is unknown, or the store lacks one (E5). A page
+	// after it would move the checkpoint past it.
+	doubt error
 }
 
-func (w *polls) begin(context.Context, []Offset) error { return nil }
+func (w *polls) begin(context.Context, []Offset) error {
+	w.doubt = nil
+	return nil
+}
 
 func (w *polls) drop() { w.failed = make(chan error, 1) }
 
@@ -342,6 +350,9 @@ func (c *cycle) run(round, hard context.Context, config stream.Config, set *Conf
 		return nil
 	}
 	err = w.source.Poll(round, poll)
+	if doubt := w.doubted(); doubt != nil {
+		err = &commitError{doubt} // whatever the source made of it
+	}
 	info.Duration = time.Since(c.began)
 	info.Overrun = w.spec.Schedule == nil && info.Duration > every
 	if commit := (*commitError)(nil); err != nil && round.Err() != nil && !errors.As(err, &commit) {
@@ -360,6 +371,12 @@ type commitError struct{ err error }
 func (e *commitError) Error() string { return e.err.Error() }
 func (e *commitError) Unwrap() error { return e.err }
 
+func (w *polls) doubted() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.doubt
+}
+
 func (w *polls) cursor(key string) ([]byte, error) {
 	value, found, err := w.task.local.Append(nil, key)
 	if err != nil || !found {
@@ -372,6 +389,9 @@ func (w *polls) cursor(key string) ([]byte, error) {
 func (w *polls) commit(ctx context.Context, key string, page *stream.Page) (wrote bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.doubt != nil {
+		return false, w.doubt
+	}
 	t := w.task
 	moved := page.Moved
 	if moved {
@@ -415,8 +435,14 @@ func (w *polls) commit(ctx context.Context, key string, page *stream.Page) (wrot
 		info.Err = err
 		ev.TransactionAborted(info)
 		if refused := (*recordError)(nil); errors.As(err, &refused) {
-			return false, &fatalError{fmt.Errorf("config %s: the broker refused a record: %w", shortKey(key), err)}
+			err = fmt.Errorf("the broker refused a record: %w", refused.err)
+			if errors.Is(refused.err, kerr.MessageTooLarge) && !refused.among && refused.index < len(tx.messages) {
+				m := &tx.messages[refused.index]
+				err = tooLarge(m.Topic.Name, m.Key, len(m.Key)+len(m.Value), int(t.g.s.maxMessage(m.Topic.Name)))
+			}
+			err = &fatalError{fmt.Errorf("config %s: %w", shortKey(key), err)}
 		}
+		w.doubt = err
 		return false, err
 	}
 	ev.TransactionCommitted(info)
@@ -424,7 +450,8 @@ func (w *polls) commit(ctx context.Context, key string, page *stream.Page) (wrot
 		t.next, t.epoch = left.next, left.epoch
 		at("before-apply")
 		if err := t.apply(changes(tx.changes), tx.offsets); err != nil {
-			return true, fmt.Errorf("apply to the local state: %w", err)
+			w.doubt = fmt.Errorf("apply to the local state: %w", err)
+			return true, w.doubt
 		}
 		at("after-apply")
 		ev.StateApplied(info)

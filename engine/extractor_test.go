@@ -1,16 +1,22 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+
 	"github.com/flechtwerk/flechtwerk/engine"
+	"github.com/flechtwerk/flechtwerk/engine/enginetest"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
@@ -219,6 +225,367 @@ func TestExtractorTokensMoveWithTheirCursors(t *testing.T) {
 			t.Fatalf("config %s: %s, want %d", key, rec.Value, next[key])
 		}
 		next[string(rec.Key)]++
+	}
+}
+
+// checkPages reads pages of several configs from a topic of one partition: of each config 0, 1, 2, …, none missing, none twice.
+func checkPages(t *testing.T, r *rig, topic string, least int) {
+	t.Helper()
+	next := map[string]int{}
+	for _, rec := range r.read(topic, least) {
+		if key := string(rec.Key); string(rec.Value) != strconv.Itoa(next[key]) {
+			t.Fatalf("config %s at offset %d: %s, want %d", key, rec.Offset, rec.Value, next[key])
+		}
+		next[string(rec.Key)]++
+	}
+}
+
+// pages is a poll of one page of n messages.
+func pages(t *testing.T, out *stream.Topic, n int) source {
+	return func(ctx context.Context, p *stream.Poll) error {
+		return p.Commit(ctx, page(out, p.Config.Key, number(t, p.Cursor), n))
+	}
+}
+
+// P1: the poll goes on only after its page is committed; before that nobody sees the page or its cursor.
+func TestP1PollGoesOnAfterTheCommit(t *testing.T) {
+	needFake(t)
+	r := newRig(t)
+	out := &stream.Topic{Name: r.topic("out", 1)}
+	held, release := r.fake.Hold(enginetest.Which{Key: endTxn, TxnID: r.id + "-0", Skip: 1})
+	defer release()
+	wentOn := make(chan struct{})
+	a := r.extract("", out, time.Hour, 1, []string{"default"}, func(ctx context.Context, p *stream.Poll) error {
+		if err := p.Commit(ctx, page(out, "k", 0, 2)); err != nil {
+			return err
+		}
+		close(wentOn)
+		return p.Commit(ctx, page(out, "k", 2, 2))
+	})
+	held.Wait(t, 1)
+	select {
+	case <-wentOn:
+		t.Error("the poll went on before the commit")
+	default:
+	}
+	if got := enginetest.ReadCommitted(t, r.opts(), out.Name); len(got) != 0 {
+		t.Errorf("%d messages are visible before the commit", len(got))
+	}
+	if got := enginetest.Fold(t, r.opts(), r.id+"-changelog"); len(got) != 0 {
+		t.Errorf("cursor %v is visible before the commit", got)
+	}
+	release()
+	<-wentOn
+	checkNumbers(t, r, out.Name, 4)
+	a.stopped()
+}
+
+// P1, S1: messages without a cursor commit as well, a deleted cursor is gone, and the store agrees with the changelog.
+func TestP1PagesWithoutCursorAndDeletedCursor(t *testing.T) {
+	r := newRig(t)
+	out := &stream.Topic{Name: r.topic("out", 1)}
+	dir := t.TempDir()
+	var polls atomic.Int32
+	poll := func(ctx context.Context, p *stream.Poll) error {
+		switch polls.Add(1) {
+		case 1:
+			one := page(out, "k", 0, 1)
+			one.Moved, one.Cursor = false, nil
+			return p.Commit(ctx, one)
+		case 2:
+			if p.Cursor != nil {
+				t.Errorf("cursor %q, want none", p.Cursor)
+			}
+			return p.Commit(ctx, page(out, "k", 1, 1))
+		case 3:
+			if string(p.Cursor) != "2" {
+				t.Errorf("cursor %q, want 2", p.Cursor)
+			}
+			gone := page(out, "k", 2, 1)
+			gone.Cursor = nil
+			return p.Commit(ctx, gone)
+		case 4:
+			if p.Cursor != nil {
+				t.Errorf("cursor %q, want none", p.Cursor)
+			}
+		}
+		return nil
+	}
+	a := r.extract(dir, out, time.Millisecond, 1, []string{"default"}, poll)
+	a.log.await(t, "0 polled default", 4)
+	a.stopped()
+	checkNumbers(t, r, out.Name, 3)
+	r.checkFold(dir, 1)
+	if got := r.changelogOf(); fmt.Sprint(got) != "[default=2 default=null]" {
+		t.Errorf("the changelog is %q", got)
+	}
+}
+
+// P2, P7: a stop during a poll keeps committed pages and drops the open one; the next run begins at the last cursor.
+func TestP7StopInTheMiddleOfAPoll(t *testing.T) {
+	r := newRig(t)
+	out := &stream.Topic{Name: r.topic("out", 1)}
+	waiting := make(chan struct{})
+	a := r.extract("", out, time.Hour, 1, []string{"default"}, func(ctx context.Context, p *stream.Poll) error {
+		if err := p.Commit(ctx, page(out, "k", 0, 2)); err != nil {
+			return err
+		}
+		close(waiting)
+		<-ctx.Done()
+		if err := p.Commit(ctx, page(out, "k", 100, 1)); err == nil {
+			t.Error("a page was committed after the cancel")
+		}
+		return context.Cause(ctx)
+	})
+	<-waiting
+	a.stopped()
+	b := r.extract("", out, time.Hour, 1, []string{"default"}, pages(t, out, 1))
+	b.log.await(t, "0 polled default", 1)
+	b.stopped()
+	checkNumbers(t, r, out.Name, 3)
+}
+
+// P4: polls of different configs of one token run side by side.
+func TestP4PollsOfOneTokenRunSideBySide(t *testing.T) {
+	r := newRig(t)
+	out := &stream.Topic{Name: r.topic("out", 1)}
+	var both sync.WaitGroup
+	both.Add(2)
+	var first sync.Map
+	a := r.extract("", out, 2*time.Second, 1, []string{"a", "b"}, func(ctx context.Context, p *stream.Poll) error {
+		if _, again := first.LoadOrStore(p.Config.Key, true); !again {
+			both.Done()
+			both.Wait()
+		}
+		return p.Commit(ctx, page(out, p.Config.Key, number(t, p.Cursor), 1))
+	})
+	a.log.await(t, "0 polled a", 1)
+	a.log.await(t, "0 polled b", 1)
+	a.stopped()
+	checkPages(t, r, out.Name, 2)
+}
+
+// E5: lost requests and answers of an extractor's transactions: pages exactly once, in order.
+func TestE5ExtractorLostRequestsAndAnswers(t *testing.T) {
+	for name, install := range map[string]func(*rig, enginetest.Which) *enginetest.Fault{
+		"request": func(r *rig, w enginetest.Which) *enginetest.Fault { return r.fake.LoseRequest(w) },
+		"answer":  func(r *rig, w enginetest.Which) *enginetest.Fault { return r.fake.LoseAnswer(r.t, w) },
+	} {
+		for request, w := range map[string]enginetest.Which{
+			"EndTxn":          {Key: endTxn, Skip: 2, Count: 2},
+			"Produce":         {Key: produceRequest, Skip: 2, Count: 2},
+			"TxnOffsetCommit": {Key: txnOffsetCommit, Skip: 1, Count: 2},
+		} {
+			t.Run(request+", "+name, func(t *testing.T) {
+				needFake(t)
+				t.Parallel()
+				r := newRig(t)
+				out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
+				w.TxnID = r.id + "-0"
+				f := install(r, w)
+				dir := t.TempDir()
+				a := r.extract(dir, out, 5*time.Millisecond, 1, []string{"a", "b", "c"}, pages(t, out, 2))
+				f.Wait(t, 2)
+				done := a.log.count("0 polled a")
+				a.log.await(t, "0 polled a", done+3)
+				a.stopped()
+				checkPages(t, r, out.Name, 4)
+				r.checkFold(dir, 1)
+			})
+		}
+	}
+}
+
+// E5: while the fate of one config's page is unknown, no page of another config of the token is sent: it would move the
+// checkpoint past a page that nobody has looked for.
+func TestE5DoubtHoldsUpTheOtherConfigs(t *testing.T) {
+	for name, install := range map[string]func(*rig, enginetest.Which) *enginetest.Fault{
+		"committed": func(r *rig, w enginetest.Which) *enginetest.Fault { return r.fake.LoseAnswer(r.t, w) },
+		"aborted":   func(r *rig, w enginetest.Which) *enginetest.Fault { return r.fake.LoseRequest(w) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			needFake(t)
+			r := newRig(t)
+			out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
+			w := enginetest.Which{Key: endTxn, TxnID: r.id + "-0", Skip: 1}
+			lost := install(r, w)
+			if name == "committed" {
+				w.Skip = 2
+			}
+			refused := r.fake.Fail(kerr.InvalidProducerEpoch, w)
+			inDoubt, tried := make(chan struct{}), make(chan struct{})
+			var a1, b1 sync.Once
+			dir := t.TempDir()
+			i := r.extract(dir, out, 5*time.Millisecond, 1, []string{"a", "b"}, func(ctx context.Context, p *stream.Poll) error {
+				first := false
+				if p.Config.Key == "b" {
+					b1.Do(func() { first = true; <-inDoubt })
+				}
+				err := p.Commit(ctx, page(out, p.Config.Key, number(t, p.Cursor), 2))
+				if first {
+					if err == nil {
+						t.Error("a page was committed beside one whose fate is unknown")
+					}
+					close(tried)
+				}
+				if p.Config.Key == "a" && err != nil {
+					// The clean-up of a body takes its time; the other config goes on meanwhile.
+					a1.Do(func() { close(inDoubt); <-tried })
+				}
+				return err
+			})
+			i.log.await(t, "0 running", 2)
+			done := i.log.count("0 polled")
+			i.log.await(t, "0 polled", done+6)
+			i.stopped()
+			if lost.Fired() != 1 || refused.Fired() != 1 {
+				t.Errorf("the faults hit %d and %d times, want once", lost.Fired(), refused.Fired())
+			}
+			checkPages(t, r, out.Name, 4)
+			r.checkFold(dir, 1)
+		})
+	}
+}
+
+// A source that hides the failure of a commit does not bring the engine to go on as if it had worked.
+func TestE5SourceHidesAFailedCommit(t *testing.T) {
+	needFake(t)
+	r := newRig(t)
+	out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
+	f := r.fake.FailProduce(kerr.PolicyViolation, enginetest.Which{Topic: out.Name, Skip: 1})
+	i := r.extract("", out, 5*time.Millisecond, 1, []string{"a"}, func(ctx context.Context, p *stream.Poll) error {
+		_ = p.Commit(ctx, page(out, p.Config.Key, number(t, p.Cursor), 2))
+		return nil
+	})
+	i.log.await(t, "0 running", 2)
+	i.log.await(t, "0 polled", 5)
+	i.stopped()
+	if f.Fired() != 1 {
+		t.Errorf("the fault hit %d times", f.Fired())
+	}
+	checkPages(t, r, out.Name, 6)
+}
+
+// R7: an extractor that is fenced while it owns its token goes through E3 again and goes on at the last cursor.
+func TestR7ExtractorFencedWhileOwner(t *testing.T) {
+	r := newRig(t)
+	out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
+	dir := t.TempDir()
+	i := r.extract(dir, out, 5*time.Millisecond, 1, []string{"a", "b"}, pages(t, out, 2))
+	for n := 1; n <= 2; n++ {
+		i.log.await(t, "0 polled a", 3*n)
+		if _, _, err := r.foreign(0).ProducerID(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		i.log.await(t, "0 running", n+1)
+	}
+	done := i.log.count("0 polled a")
+	i.log.await(t, "0 polled a", done+3)
+	i.stopped()
+	checkPages(t, r, out.Name, 12)
+	r.checkFold(dir, 1)
+}
+
+// A zombie extractor: its network is cut in the middle of a poll, another takes its token over, and it comes back. The page
+// that it had open is refused, and nothing comes out twice.
+func TestR7ZombieExtractor(t *testing.T) {
+	r := newRig(t)
+	out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
+	inPoll, goOn := make(chan struct{}), make(chan struct{})
+	var polls atomic.Int32
+	a := r.extract("", out, 5*time.Millisecond, 1, []string{"a"}, func(ctx context.Context, p *stream.Poll) error {
+		if polls.Add(1) == 3 {
+			close(inPoll)
+			<-goOn // deaf to ctx, as a process that was stopped is
+		}
+		return p.Commit(context.WithoutCancel(ctx), page(out, p.Config.Key, number(t, p.Cursor), 2))
+	})
+	<-inPoll
+	a.wire.cut()
+	b := r.extract("", out, 5*time.Millisecond, 1, []string{"a"}, pages(t, out, 2))
+	b.log.await(t, "0 polled a", 3)
+	a.wire.heal()
+	close(goOn)
+	b.log.await(t, "0 polled a", 6)
+	a.stopped()
+	b.stopped()
+	checkPages(t, r, out.Name, 14)
+}
+
+// A member that the group has dropped, and that does not know it yet, cannot commit a page: its TxnOffsetCommit is refused.
+func TestP8StaleMemberCannotCommit(t *testing.T) {
+	needFake(t)
+	r := newRig(t)
+	out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
+	inPoll, goOn := make(chan struct{}), make(chan struct{})
+	var polls atomic.Int32
+	i := r.extract("", out, 5*time.Millisecond, 1, []string{"a"}, func(ctx context.Context, p *stream.Poll) error {
+		if polls.Add(1) == 3 {
+			close(inPoll)
+			<-goOn
+			return p.Commit(context.WithoutCancel(ctx), page(out, "lost", 0, 1))
+		}
+		return p.Commit(ctx, page(out, p.Config.Key, number(t, p.Cursor), 2))
+	})
+	<-inPoll
+	held, release := r.fake.Hold(enginetest.Which{Key: heartbeat, Count: -1})
+	defer release()
+	held.Wait(t, 1)
+	if _, err := r.fake.Cluster.WaitGroupInfo(t.Context(), r.id, func(g *kfake.GroupInfo) bool { return len(g.Members) == 0 }); err != nil {
+		t.Fatal(err)
+	}
+	close(goOn)
+	i.log.await(t, "0 abort", 1)
+	held.Remove()
+	release()
+	i.log.await(t, "0 polled a", 8)
+	i.stopped()
+	for _, rec := range r.read(out.Name, 4) {
+		if string(rec.Key) == "lost" {
+			t.Fatalf("a page of a member that was out is at offset %d; effects:\n%s", rec.Offset, i.log)
+		}
+	}
+	checkPages(t, r, out.Name, 8)
+}
+
+// A page too large for its topic ends the process and names what does not fit; nothing of the page comes out.
+func TestS5PageTooLarge(t *testing.T) {
+	r := newRig(t)
+	out := &stream.Topic{Name: r.topic("out", 1, "max.message.bytes=2000")}
+	i := r.extract("", out, time.Hour, 1, []string{"default"}, func(ctx context.Context, p *stream.Poll) error {
+		large := page(out, "the-key", 0, 3)
+		large.Messages[1].Value = bytes.Repeat([]byte("x"), 3000)
+		return p.Commit(ctx, large)
+	})
+	err := i.wait()
+	for _, want := range []string{`config "default"`, "the-key", "30", "2000", out.Name, "max.message.bytes"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not say %q", err, want)
+		}
+	}
+	if got := enginetest.ReadCommitted(t, r.opts(), out.Name); len(got) != 0 {
+		t.Errorf("%d messages of the page came out", len(got))
+	}
+}
+
+// S5: a cursor that the changelog does not take.
+func TestS5CursorTooLarge(t *testing.T) {
+	r := newRig(t)
+	out := &stream.Topic{Name: r.topic("out", 1)}
+	r.topic("changelog", 1, "cleanup.policy=compact", "max.message.bytes=2000")
+	i := r.extract("", out, time.Hour, 1, []string{"default"}, func(ctx context.Context, p *stream.Poll) error {
+		large := page(out, "k", 0, 1)
+		large.Cursor = []byte(quoted(3000))
+		return p.Commit(ctx, large)
+	})
+	err := i.wait()
+	for _, want := range []string{`"default"`, "30", "2000", r.id + "-changelog", "max.message.bytes"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not say %q", err, want)
+		}
+	}
+	if got := enginetest.ReadCommitted(t, r.opts(), out.Name); len(got) != 0 {
+		t.Errorf("%d messages of the page came out", len(got))
 	}
 }
 

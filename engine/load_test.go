@@ -25,6 +25,7 @@ const (
 	heartbeat          = kmsg.Heartbeat
 	initProducerID     = kmsg.InitProducerID
 	offsetFetch        = kmsg.OffsetFetch
+	listOffsets        = kmsg.ListOffsets
 	offsetCommit       = kmsg.OffsetCommit
 	addPartitionsToTxn = kmsg.AddPartitionsToTxn
 )
