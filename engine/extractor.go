@@ -249,6 +249,9 @@ func (c *cycle) every(config []byte) (time.Duration, error) {
 	if c.env.Config, err = expr.NewDoc(config); err != nil {
 		return 0, err
 	}
+	if cursor == nil {
+		cursor = []byte(cmp.Or(string(x.Initial), "{}"))
+	}
 	if c.env.State, err = expr.NewDoc(cursor); err != nil {
 		return 0, err
 	}
