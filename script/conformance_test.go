@@ -2,12 +2,24 @@ package script
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
@@ -333,4 +345,400 @@ func manyMembersWant() string {
 		}
 	}
 	return "{" + b.String()[1:] + `,"m5":"x"}`
+}
+
+// The recorded cases: testdata/conformance/README.md says what a case file is and how Node fills it in. Each case runs
+// in every way that values and batches can be handled, and all must give what is recorded.
+func TestRecordedInNode(t *testing.T) {
+	differences := documentedDifferences(t)
+	used := map[string]bool{}
+	cases := 0
+	datadriven.Walk(t, filepath.Join("testdata", "conformance"), func(t *testing.T, path string) {
+		if filepath.Ext(path) != ".txt" {
+			t.Skip("no case file")
+		}
+		var list []*recorded
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd != "case" || len(d.CmdArgs) != 1 {
+				d.Fatalf(t, "a case begins with `case name`")
+			}
+			c := readRecorded(t, d)
+			list = append(list, c)
+			if d.Rewrite && c.differs != "" {
+				return c.node + "own:\n" + strings.Join(c.run(t, recordedWays[0]), "\n") + "\n"
+			}
+			return d.Expected
+		})
+		names := map[string]bool{}
+		for _, c := range list {
+			cases++
+			if names[c.name] {
+				t.Errorf("%s: there are two cases called %s", c.at, c.name)
+			}
+			names[c.name] = true
+			if c.differs != "" {
+				used[c.differs] = true
+				if !differences[c.differs] {
+					t.Errorf("%s: docs/scripts.md has no difference called %s", c.at, c.differs)
+				}
+			}
+			t.Run(c.name, func(t *testing.T) {
+				for _, w := range recordedWays {
+					if w.split && len(c.in) < 2 || w.plain && !w.bare && !strings.Contains(c.functions+c.body, "...") {
+						continue
+					}
+					t.Run(w.name, func(t *testing.T) {
+						if got := c.run(t, w); !agree(c.want, got) && !(w.bare && c.rewritten() && agree(c.nodes(), got)) {
+							t.Errorf("%s\n%s\ngot\n%s\nwant\n%s", c.at, c.body, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+						}
+					})
+				}
+			})
+		}
+	})
+	if cases < 220 {
+		t.Errorf("%d cases were found, 220 are the least", cases)
+	}
+	for name := range differences {
+		if !used[name] {
+			t.Errorf("no case shows the difference %s that docs/scripts.md lists", name)
+		}
+	}
+}
+
+// recordedWay is one way to run a case.
+type recordedWay struct {
+	name  string
+	plain bool // ordinary objects; with bare only for scripts that spread something, the others hardly differ
+	bare  bool // object literals and Message({…}) are left to JavaScript
+	split bool // a batch for each record
+}
+
+var recordedWays = []recordedWay{
+	{name: "fast"},
+	{name: "fast-split", split: true},
+	{name: "plain-objects", plain: true},
+	{name: "plain", plain: true, bare: true},
+}
+
+// recorded is one case.
+type recorded struct {
+	name, at        string
+	in              []input
+	headers         []stream.Header
+	store           storeMap
+	initial, vars   string
+	topics          []*stream.Topic
+	functions, body string
+	differs, node   string
+	want            []string
+}
+
+// nullKey stands for an absent key in an input.
+const nullKey = "\x00null"
+
+var repeated = regexp.MustCompile(`@\{(.+?)\*(\d+)\}`)
+
+func readRecorded(t *testing.T, d *datadriven.TestData) *recorded {
+	t.Helper()
+	c := &recorded{name: d.CmdArgs[0].Key, at: d.Pos, store: storeMap{}, topics: out}
+	lines := strings.Split(d.Input, "\n")
+	for len(lines) > 0 && strings.HasPrefix(lines[0], "@") {
+		name, rest, _ := strings.Cut(lines[0], " ")
+		lines = lines[1:]
+		switch name {
+		case "@in":
+			in := input{key: "k"}
+			if key, ok := strings.CutPrefix(rest, "key="); ok {
+				key, rest, _ = strings.Cut(key, " ")
+				if in.key = nullKey; key != "null" {
+					if err := json.Unmarshal([]byte(key), &in.key); err != nil {
+						d.Fatalf(t, "%s: %v", name, err)
+					}
+				}
+			}
+			in.value = repeated.ReplaceAllStringFunc(rest, func(s string) string {
+				m := repeated.FindStringSubmatch(s)
+				n, _ := strconv.Atoi(m[2])
+				return strings.Repeat(m[1], n)
+			})
+			c.in = append(c.in, in)
+		case "@headers":
+			for _, m := range rawjson.Members([]byte(rest), nil) {
+				text, _ := rawjson.Text([]byte(rest)[m.Start:m.End])
+				c.headers = append(c.headers, stream.Header{Key: m.Name([]byte(rest)), Value: []byte(text)})
+			}
+		case "@state":
+			key, value, _ := strings.Cut(rest, " ")
+			c.store[key] = value
+		case "@initial":
+			c.initial = rest
+		case "@vars":
+			c.vars = rest
+		case "@topics":
+			c.topics = nil
+			for _, name := range strings.Fields(rest) {
+				topic := &stream.Topic{Name: name, Key: stream.String}
+				if strings.HasPrefix(name, "json") {
+					topic.Key = stream.JSON
+				}
+				c.topics = append(c.topics, topic)
+			}
+		case "@differs":
+			c.differs = rest
+		case "@functions":
+			end := slices.Index(lines, "@body")
+			c.functions = strings.Join(lines[:end], "\n")
+			lines = lines[end+1:]
+		default:
+			d.Fatalf(t, "there is no %s", name)
+		}
+	}
+	if len(c.in) == 0 {
+		c.in = []input{{"k", "{}"}}
+	}
+	c.body = strings.Join(lines, "\n")
+	want := d.Expected
+	if c.differs != "" {
+		node, own, ok := strings.Cut(want, "own:\n")
+		if !ok || !strings.HasPrefix(node, "node:\n") {
+			d.Fatalf(t, "a case that differs has what Node gives after node: and what is right here after own:")
+		}
+		c.node, want = node, own
+	}
+	c.want = strings.Split(strings.TrimSuffix(want, "\n"), "\n")
+	return c
+}
+
+// rewritten tells whether the case is about the spelling of what a script leaves alone. A spread that JavaScript itself makes
+// writes its members anew.
+func (c *recorded) rewritten() bool { return strings.HasPrefix(c.differs, "untouched-") }
+
+// nodes is what Node gives.
+func (c *recorded) nodes() []string {
+	return strings.Split(strings.TrimSuffix(strings.TrimPrefix(c.node, "node:\n"), "\n"), "\n")
+}
+
+// run answers what the case gives, as the recorder writes it.
+func (c *recorded) run(t *testing.T, w recordedWay) []string {
+	t.Helper()
+	plainValues = w.plain
+	defer func() { plainValues = false }()
+	s := Source{Body: stream.Text{File: "body", Line: 1, Column: 1, Text: c.body}}
+	if c.functions != "" {
+		s.Functions = []stream.Text{{File: "functions", Line: 1, Column: 1, Text: c.functions}}
+	}
+	p, err := Compile(s)
+	if err != nil {
+		return c.showFailure(err)
+	}
+	if w.bare {
+		// A script that names this is compiled without shortcuts.
+		s.Body.Text += "\n;'freeze'"
+		if p, err = Compile(s); err != nil || !p.plain {
+			t.Fatalf("the script was not compiled without shortcuts: %v", err)
+		}
+	}
+	env := Env{Stage: "s", Outputs: c.topics, Timeout: 5 * time.Second, Now: func() time.Time { return time.UnixMilli(1767225600000) }}
+	if c.initial != "" {
+		env.Initial = []byte(c.initial)
+	}
+	if c.vars != "" {
+		env.Vars = []byte(c.vars)
+	}
+	tr, err := p.NewTransform(env)
+	if err != nil {
+		return c.showFailure(err)
+	}
+	defer tr.Close()
+	store := maps.Clone(c.store)
+	var lines []string
+	for from := 0; from < len(c.in); {
+		upto := len(c.in)
+		if w.split {
+			upto = from + 1
+		}
+		lines = append(lines, c.runBatch(t, tr, p, store, from, upto)...)
+		from = upto
+	}
+	keys := map[string]bool{}
+	for key := range store {
+		keys[key] = true
+	}
+	for key := range c.store {
+		keys[key] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		now, there := store[key]
+		if before, was := c.store[key]; was && !there {
+			now = "deleted"
+		} else if was && before == now {
+			continue
+		}
+		lines = append(lines, "state "+key+" "+now)
+	}
+	if len(lines) == 0 {
+		return []string{"nothing"}
+	}
+	for i, line := range lines {
+		lines[i] = shorten(line)
+	}
+	return lines
+}
+
+func (c *recorded) runBatch(t *testing.T, tr stream.Transform, p *Program, store storeMap, from, upto int) []string {
+	t.Helper()
+	inputs := slices.Clone(c.in[from:upto])
+	b := newBatch(t, store, inputs...)
+	if !p.NamesState() {
+		b.States = nil
+	}
+	for i := range b.Records {
+		r := &b.Records[i]
+		r.Offset, r.Timestamp, r.Headers = int64(from+i), int64(1000+from+i), c.headers
+		if inputs[i].key == nullKey {
+			r.Key = nil
+		}
+	}
+	failures := map[int][]string{}
+	b.Fail = func(i int, err error) error {
+		failures[i] = c.showFailure(err)
+		return nil
+	}
+	if err := tr.Run(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	next := 0
+	for i := range b.Records {
+		for ; next < len(b.Messages) && b.Messages[next].From == i; next++ {
+			lines = append(lines, c.showMessage(&b.Messages[next], &b.Records[i]))
+		}
+		lines = append(lines, failures[i]...)
+	}
+	if next != len(b.Messages) {
+		t.Error("messages are not in the order of their records")
+	}
+	store.apply(b)
+	return lines
+}
+
+func (c *recorded) showMessage(m *stream.Message, r *stream.Record) string {
+	var s strings.Builder
+	s.WriteString("message")
+	if len(c.topics) > 1 {
+		s.WriteString(" topic=" + m.Topic.Name)
+	}
+	key, was := m.Key, r.Key
+	if m.Topic.Key != stream.JSON && key != nil {
+		key = rawjson.AppendString(nil, string(key))
+	}
+	if was != nil {
+		was = rawjson.AppendString(nil, string(was))
+	}
+	if key == nil && was != nil {
+		s.WriteString(" key=null")
+	} else if string(key) != string(was) {
+		s.WriteString(" key=" + string(key))
+	}
+	if m.Partition != stream.AnyPartition {
+		fmt.Fprintf(&s, " partition=%d", m.Partition)
+	}
+	if m.Timestamp != r.Timestamp {
+		fmt.Fprintf(&s, " timestamp=%d", m.Timestamp)
+	}
+	for i, h := range m.Headers {
+		s.WriteString(map[bool]string{true: " headers={", false: ","}[i == 0])
+		s.Write(append(rawjson.AppendString(nil, h.Key), ':'))
+		if h.Value == nil {
+			s.WriteString("null")
+		} else {
+			s.Write(rawjson.AppendString(nil, string(h.Value)))
+		}
+		if i == len(m.Headers)-1 {
+			s.WriteByte('}')
+		}
+	}
+	if m.Value == nil {
+		s.WriteString(" tombstone")
+	} else {
+		s.WriteString(" " + string(m.Value))
+	}
+	return s.String()
+}
+
+// showFailure is an error as the recorder writes one: name or code, line, message.
+func (c *recorded) showFailure(err error) []string {
+	var problems Problems
+	if errors.As(err, &problems) {
+		p := problems[0]
+		return []string{fmt.Sprintf("error %s %s: %s", p.Code, placeIn(p.File, p.Line), p.Message)}
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		return []string{"error " + err.Error()}
+	}
+	file, line, _ := e.Position()
+	name, message := e.Code(), e.Message()
+	if e.Code() == CodeError {
+		if before, after, ok := strings.Cut(message, ": "); ok {
+			name, message = before, after
+		} else {
+			name, message = message, ""
+		}
+	}
+	return []string{fmt.Sprintf("error %s %s: %s", name, placeIn(file, line), message)}
+}
+
+func placeIn(file string, line int) string {
+	if file == "functions" {
+		return fmt.Sprintf("functions:%d", line)
+	}
+	return strconv.Itoa(line)
+}
+
+// agree tells whether got is what is wanted. An error of the engine's own making is recorded without its message, which every
+// engine words in its own way; a place may be unknown.
+func agree(want, got []string) bool {
+	return slices.EqualFunc(want, got, func(want, got string) bool {
+		if want == got || !strings.HasPrefix(want, "error ") {
+			return want == got
+		}
+		wantName, wantRest, _ := strings.Cut(strings.TrimPrefix(want, "error "), " ")
+		gotName, gotRest, _ := strings.Cut(strings.TrimPrefix(got, "error "), " ")
+		wantPlace, wantMessage, worded := strings.Cut(wantRest, ": ")
+		gotPlace, gotMessage, _ := strings.Cut(gotRest, ": ")
+		return (wantName == gotName || wantName == "SyntaxError" && gotName == "script.syntax") &&
+			(wantPlace == gotPlace || wantPlace == "?") && (!worded || wantMessage == gotMessage)
+	})
+}
+
+// shorten cuts a long line and gives its hash (FNV-1a, 32 bits), as the recorder does.
+func shorten(line string) string {
+	const longLine = 2000
+	if len(utf16.Encode([]rune(line))) <= longLine {
+		return line
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(line))
+	return fmt.Sprintf("%s… %d bytes, hash %d", string(utf16.Decode(utf16.Encode([]rune(line))[:60])), len(line), h.Sum32())
+}
+
+// documentedDifferences are the names in the first column of the table of docs/scripts.md.
+func documentedDifferences(t *testing.T) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "docs", "scripts.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), "\n## Differences from Node\n")
+	if !ok {
+		t.Fatal("docs/scripts.md has no section on differences from Node")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	names := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\|").FindAllStringSubmatch(section, -1) {
+		names[m[1]] = true
+	}
+	return names
 }

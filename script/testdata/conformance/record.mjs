@@ -66,11 +66,10 @@ function realm(now) {
   const Message = (fields) => shows(new MessageBox(fields), fields);
   const State = (value) => shows(new StateBox(value), value);
 
-  const own = { parse, stringify, sort: (keys) => [...keys].sort() };
   const sorted = (value) => {
     if (Array.isArray(value)) return value.map(sorted);
     if (value === null || typeof value !== 'object') return value;
-    return Object.fromEntries(own.sort(Object.keys(value)).map((name) => [name, sorted(value[name])]));
+    return Object.fromEntries(Object.keys(value).sort().map((name) => [name, sorted(value[name])]));
   };
 
   return {
@@ -168,13 +167,11 @@ async function run(c) {
   const context = vm.createContext(Object.create(null));
   const env = vm.runInContext(`(${realm})`, context)(now);
   const made = new WeakSet();
-  vm.runInContext('globalThis.Date', context);
   env.watch(made);
   context.Message = env.Message;
   context.State = env.State;
   context.State.initial = () => env.parse(c.initial ?? '{}');
   context.vars = env.freeze(env.parse(c.vars ?? '{}'));
-  delete context.console;
   let body;
   try {
     if (c.functions !== null) vm.runInContext(`"use strict";${c.functions}`, context, { filename: 'functions' });
