@@ -17,6 +17,12 @@ func transactionalID(applicationID string, task int32) string {
 	return applicationID + "-" + strconv.Itoa(int(task))
 }
 
+// seedID is the transactional id under which a topic is seeded.
+func seedID(topic string) string { return "flechtwerk-seed-" + topic }
+
+// writeID is the transactional id under which people write several records into a topic at once.
+func writeID(topic string) string { return "flechtwerk-write-" + topic }
+
 // Keys of a changelog that begin with U+0000 are the engine's own.
 const (
 	reserved    = "\x00"

@@ -92,26 +92,18 @@ func (s *stage) check(topics kadm.TopicDetails) error {
 	s.topicIDs = map[string][16]byte{}
 	where := s.pipeline.Name + "/" + s.name
 	counts := map[string]int{}
-	need := slices.Clone(s.topics)
-	for _, t := range s.configTopics {
-		if !slices.Contains(need, t.Name) {
-			need = append(need, t.Name)
-		}
-	}
-	for _, out := range s.outputs {
-		need = append(need, out.Name)
-	}
-	for _, name := range need {
-		if name == s.changelog {
+	declared := slices.Concat(inputTopics(s), s.configTopics, s.outputs)
+	for i, need := range declared {
+		if slices.Contains(declared[:i], need) {
 			continue
 		}
-		t, ok := topics[name]
+		t, ok := topics[need.Name]
 		if !ok || t.Err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: topic %s does not exist; `flechtwerk topics apply %s` creates it", where, name, s.pipeline.File))
+			wrong = append(wrong, fmt.Errorf("%s: topic %s does not exist; %s", where, need.Name, missingHint(need)))
 			continue
 		}
-		s.topicIDs[name] = t.ID
-		counts[name] = len(t.Partitions)
+		s.topicIDs[need.Name] = t.ID
+		counts[need.Name] = len(t.Partitions)
 	}
 	if s.kind == "transformer" {
 		for _, name := range s.topics {
@@ -146,9 +138,9 @@ func (s *stage) check(topics kadm.TopicDetails) error {
 			}
 		}
 	}
-	for _, declared := range slices.Concat(inputTopics(s), s.configTopics, s.outputs) {
-		if n, ok := counts[declared.Name]; ok && declared.Partitions > 0 && declared.Partitions != n {
-			wrong = append(wrong, fmt.Errorf("%s: topic %s has %d partitions, and %s declares %d", where, declared.Name, n, s.pipeline.File, declared.Partitions))
+	for _, t := range declared {
+		if n, ok := counts[t.Name]; ok && t.Partitions > 0 && t.Partitions != n {
+			wrong = append(wrong, fmt.Errorf("%s: topic %s has %d partitions, and %s declares %d", where, t.Name, n, s.pipeline.File, t.Partitions))
 		}
 	}
 	if t, ok := topics[s.changelog]; ok && s.changelog != "" && t.Err == nil && s.partitions > 0 && len(t.Partitions) != int(s.partitions) {

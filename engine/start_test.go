@@ -49,7 +49,7 @@ func TestD2MissingTopics(t *testing.T) {
 	r := newRig(t)
 	out := &stream.Topic{Name: r.id + "-no-output"}
 	i := r.start("", r.simple(r.id+"-no-input", out))
-	checkRefused(t, i, r.id+"-no-input does not exist", r.id+"-no-output does not exist", "flechtwerk topics apply test.yaml")
+	checkRefused(t, i, r.id+"-no-input does not exist", r.id+"-no-output does not exist; declare it under `topics:`")
 }
 
 // D3: a task is one partition number of all inputs, so they must have the same count.

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -428,8 +430,9 @@ func sameSetting(a, b string) bool {
 // defaultPartitions is how many partitions a topic gets where nothing says otherwise.
 const defaultPartitions = 4
 
-// wantedPartitions answers how many partitions each topic should have: what is declared, what is there, or, since all
-// inputs of a transformer must agree (D3), what the inputs beside it have; else defaultPartitions.
+// wantedPartitions answers how many partitions each topic should have: what is declared, what is there, or, since all inputs
+// of a transformer must agree (D3), and all config topics of an extractor (D4), what the others have; else
+// defaultPartitions.
 func wantedPartitions(pipelines []*pipeline.Pipeline, topics []*pipeline.Topic, have map[string]int) map[string]int {
 	out := map[string]int{}
 	for _, t := range topics {
@@ -437,20 +440,25 @@ func wantedPartitions(pipelines []*pipeline.Pipeline, topics []*pipeline.Topic, 
 			out[t.Name] = have[t.Name]
 		}
 	}
+	var alike [][]*pipeline.Topic
+	for _, p := range pipelines {
+		for _, t := range p.Transformers {
+			alike = append(alike, t.InputTopics)
+		}
+		for _, x := range p.Extractors {
+			alike = append(alike, x.ConfigTopics)
+		}
+	}
 	for changed := true; changed; {
 		changed = false
-		for _, p := range pipelines {
-			for _, tr := range p.Transformers {
-				known := 0
-				for _, in := range tr.InputTopics {
-					if known == 0 {
-						known = out[in.Name]
-					}
-				}
-				for _, in := range tr.InputTopics {
-					if known > 0 && out[in.Name] == 0 {
-						out[in.Name], changed = known, true
-					}
+		for _, group := range alike {
+			known := 0
+			for _, t := range group {
+				known = cmp.Or(known, out[t.Name])
+			}
+			for _, t := range group {
+				if known > 0 && out[t.Name] == 0 {
+					out[t.Name], changed = known, true
 				}
 			}
 		}
@@ -486,14 +494,8 @@ func seedSource(s *pipeline.Seed) string {
 	return source
 }
 
-// Limits of writing a seed.
-const (
-	seedTimeout = 5 * time.Minute // of the transaction
-	seedFlush   = 5_000           // records that are sent together
-)
-
-// seedID is the transactional id under which a topic is seeded.
-func seedID(topic string) string { return "flechtwerk-seed-" + topic }
+// seedTimeout is how long the transaction of a seed may take.
+const seedTimeout = 5 * time.Minute
 
 // seedTopic writes a topic's seed, if the topic is still without records once older writers of it are fenced off.
 func seedTopic(ctx context.Context, k *kafka, adm *kadm.Client, t *pipeline.Topic) (records int, err error) {
@@ -502,7 +504,7 @@ func seedTopic(ctx context.Context, k *kafka, adm *kadm.Client, t *pipeline.Topi
 		kgo.TransactionTimeout(seedTimeout),
 		kgo.RecordPartitioner(newPartitioner(nil)),
 		kgo.ManualFlushing(),
-		kgo.MaxBufferedRecords(2*seedFlush),
+		kgo.MaxBufferedRecords(2*writeFlush),
 		kgo.ConcurrentTransactionsBackoff(5*time.Millisecond),
 	)
 	if err != nil {
@@ -516,53 +518,23 @@ func seedTopic(ctx context.Context, k *kafka, adm *kadm.Client, t *pipeline.Topi
 	if err != nil || !empty {
 		return 0, err
 	}
-	if err := cl.BeginTransaction(); err != nil {
-		return 0, fmt.Errorf("begin transaction: %w", err)
-	}
-	if records, err = produceSeed(ctx, cl, t); err != nil {
-		if abortErr := abortSeed(ctx, cl); abortErr != nil {
-			err = fmt.Errorf("%w (and the abort: %w)", err, abortErr)
-		}
-		return 0, err
-	}
-	if err := cl.EndTransaction(ctx, kgo.TryCommit); err != nil {
-		return 0, fmt.Errorf("end transaction: %w", err)
-	}
-	return records, nil
+	return writeAll(ctx, cl, seedRecords(t))
 }
 
-// produceSeed returns when every record is answered (E4).
-func produceSeed(ctx context.Context, cl *kgo.Client, t *pipeline.Topic) (int, error) {
-	var first kgo.FirstErrPromise
-	now := time.Now()
-	n := 0
-	flush := func() error {
-		if err := cl.Flush(ctx); err != nil {
-			return err
-		}
-		return first.Err()
-	}
-	for r, err := range t.Seed.Records() {
-		if err != nil {
-			return 0, fmt.Errorf("%w: %w", ErrPipeline, err)
-		}
-		cl.Produce(ctx, &kgo.Record{Topic: t.Name, Partition: -1, Key: r.Key, Value: r.Value, Timestamp: now}, first.Promise())
-		if n++; n%seedFlush == 0 {
-			if err := flush(); err != nil {
-				return 0, err
+// seedRecords are the records of a topic's seed.
+func seedRecords(t *pipeline.Topic) iter.Seq2[*kgo.Record, error] {
+	return func(yield func(*kgo.Record, error) bool) {
+		now := time.Now()
+		for r, err := range t.Seed.Records() {
+			if err != nil {
+				yield(nil, fmt.Errorf("%w: %w", ErrPipeline, err))
+				return
+			}
+			if !yield(&kgo.Record{Topic: t.Name, Partition: -1, Key: r.Key, Value: r.Value, Timestamp: now}, nil) {
+				return
 			}
 		}
 	}
-	return n, flush()
-}
-
-func abortSeed(ctx context.Context, cl *kgo.Client) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
-	defer cancel()
-	if err := cl.AbortBufferedRecords(ctx); err != nil {
-		return err
-	}
-	return cl.EndTransaction(ctx, kgo.TryAbort)
 }
 
 // neverHeldRecords tells whether no committed record was ever in a topic, as far as its log tells. What an aborted
