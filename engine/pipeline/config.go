@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
@@ -90,4 +91,19 @@ func (c *ConfigSpec) Check(config []byte) error {
 		return nil
 	}
 	return c.schema.check(config)
+}
+
+// Judge tells whether a config, as it is written, is the extractor's own, and if so, what is wrong with it: whatever Config,
+// Where and EveryExpr have against it. p is the extractor's pipeline.
+func (e *Extractor) Judge(p *Pipeline, key string, config []byte) (own bool, err error) {
+	full, err := e.Config.Fill(config)
+	if err != nil {
+		return true, err
+	}
+	check := &configCheck{draft: &draft{pipe: p}, e: e}
+	own, name, err := check.judge(key, full)
+	if wrong := (*SchemaError)(nil); err != nil && !errors.As(err, &wrong) {
+		err = fmt.Errorf("`%s` fails: %s", name, failure(err))
+	}
+	return own, err
 }

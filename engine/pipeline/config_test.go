@@ -220,3 +220,43 @@ extractors:
 		t.Error(diff)
 	}
 }
+
+// Judge has against a config what validate has against an inline one: schema, where and every.
+func TestJudge(t *testing.T) {
+	const text = `
+pipeline: feeds
+vars: { kind: news }
+extractors:
+  read:
+    every: config.every ?? "5s"
+    config_topics: feeds
+    where: config.kind == vars.kind
+    config:
+      schema: { type: object, required: [url], properties: { url: { type: string } } }
+      defaults: { kind: news }
+    poll: |
+      yield State({ url: config.url });
+`
+	set, problems := Load([]string{"feeds.yaml"}, Options{ReadFile: func(string) ([]byte, error) { return []byte(text), nil }})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	p := set.Pipelines[0]
+	for _, c := range []struct {
+		config string
+		own    bool
+		err    string
+	}{
+		{`{"url":"a"}`, true, ""},
+		{`{"url":"a","kind":"weather","every":"never"}`, false, ""},
+		{`{"kind":"news"}`, true, "url is missing"},
+		{`{"url":"a","every":"never"}`, true, "`every` fails: it gives a text that is no duration"},
+		{`[]`, true, ErrNotObject.Error()},
+		{`{`, true, "not closed"},
+	} {
+		own, err := p.Extractors[0].Judge(p, "a", []byte(c.config))
+		if own != c.own || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %v, %v", c.config, own, err)
+		}
+	}
+}

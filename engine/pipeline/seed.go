@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -26,6 +27,15 @@ type Seed struct {
 	open  func(name string) (io.ReadCloser, error)
 	rows  []row  // of an inline seed
 	from  string // the pipeline file, for errors of an inline seed
+}
+
+// NewSeed is a seed for a topic from a file of any of the formats, whose records have their key in the member key. The file is
+// opened by Records.
+func NewSeed(file, key string, topic *stream.Topic) (*Seed, error) {
+	if !slices.Contains(seedKinds, filepath.Ext(file)) {
+		return nil, &SeedError{File: file, What: "a " + choice(seedKinds) + " file is expected"}
+	}
+	return &Seed{File: file, Key: key, topic: topic, open: func(name string) (io.ReadCloser, error) { return os.Open(name) }}, nil
 }
 
 // SeedRecord is one record of a seed, encoded as its topic wants it.
