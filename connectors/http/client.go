@@ -283,7 +283,7 @@ func (x *exchange) run(ctx context.Context, wire *http.Request) (*Response, erro
 		x.phase.Store(phaseConnect)
 		x.budget.start()
 		t.sent()
-		answer, err := x.client.transport.RoundTrip(wire.WithContext(hop))
+		answer, err := x.client.transport.RoundTrip(wire.WithContext(hop)) //nolint:bodyclose // the Response's Body closes it, or discard
 		if err != nil {
 			quit()
 			failed := x.fill(x.classify(ctx, err), wire)
@@ -298,7 +298,7 @@ func (x *exchange) run(ctx context.Context, wire *http.Request) (*Response, erro
 		discard(answer.Body, quit)
 		quit()
 		x.budget.stop()
-		t.leave(nil)
+		t.leave(failed)
 		if failed != nil {
 			return nil, x.fill(failed, wire)
 		}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -277,6 +278,9 @@ func TestBodiesAreDecompressed(t *testing.T) {
 			if kept := r.Headers.Get("Content-Encoding") != ""; kept != test.keeps {
 				t.Errorf("Content-Encoding is kept: %v, want %v", kept, test.keeps)
 			}
+			if kept := r.Headers.Get("Content-Length") != ""; kept != (test.keeps || test.encoding == "") {
+				t.Errorf("Content-Length is kept: %v", kept)
+			}
 		})
 	}
 }
@@ -360,6 +364,7 @@ func TestH5TimeIsBounded(t *testing.T) {
 		{"half a body", Config{}, Request{}, []replay.Rule{{Text: "0123456789", Fault: replay.Stall}}, 30 * time.Second, "while reading the answer"},
 		{"drop by drop", Config{}, Request{Timeout: 5500 * time.Millisecond}, []replay.Rule{{Text: "0123456789", Drip: &replay.Drip{Bytes: 1, Every: second}}}, 5500 * time.Millisecond, "while reading the answer"},
 		{"over redirects", Config{Timeout: 2500 * time.Millisecond}, Request{}, []replay.Rule{{Status: 302, Headers: map[string]string{"Location": "/"}, Delay: second}}, 2500 * time.Millisecond, "longer than 2.5s"},
+		{"at the end of a redirect", Config{Timeout: 50 * time.Millisecond, Rate: Rate{Requests: 1}}, Request{}, []replay.Rule{{Status: 302, Text: "moved", Headers: map[string]string{"Location": "/"}, Fault: replay.Stall}}, 50 * time.Millisecond, "longer than 50ms"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -436,7 +441,7 @@ func TestWhatGoesWrongHasACode(t *testing.T) {
 			}
 			_, _, failed := whole(t, newClient(t, config), &Request{URL: "http://replay.test/"})
 			check(t, failed, test.code, test.want)
-			if failed != nil && (failed.Method != "GET" || failed.Host != "replay.test") {
+			if failed != nil && (failed.Method != http.MethodGet || failed.Host != "replay.test") {
 				t.Errorf("%s %s", failed.Method, failed.Host)
 			}
 		})
@@ -534,6 +539,40 @@ func TestRedirectsAreFollowedAsAsked(t *testing.T) {
 				t.Errorf("headers %v", second.Header)
 			}
 		})
+	}
+}
+
+func TestARedirectKeepsTheVirtualHostAndLeavesUsersBehind(t *testing.T) {
+	var hosts []string
+	dial := connectortest.ServeInMemory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hosts = append(hosts, r.Host)
+		if to := r.URL.Query().Get("to"); to != "" {
+			http.Redirect(w, r, to, http.StatusFound)
+		}
+	}))
+	c := newClient(t, Config{Dial: dial})
+	virtual := []Pair{{"Host", "virtual.test"}}
+	for location, want := range map[string]string{"/there": "http://a.test/there", "http://ann:s3cr3t@b.test/": "http://b.test/"} {
+		r, err := c.Do(t.Context(), &Request{URL: "http://ann:s3cr3t@a.test/", Query: []Pair{{"to", location}}, Headers: virtual})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+		if r.URL != want {
+			t.Errorf("%s, want %s", r.URL, want)
+		}
+	}
+	r, err := c.Do(t.Context(), &Request{URL: "http://ann:s3cr3t@a.test/x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Body.Close()
+	if r.URL != "http://a.test/x" {
+		t.Errorf("%s", r.URL)
+	}
+	slices.Sort(hosts)
+	if diff := cmp.Diff([]string{"a.test", "b.test", "virtual.test", "virtual.test", "virtual.test"}, hosts); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -752,7 +791,7 @@ func TestEventsTellOfEachRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events []string
 		c, _ := serve(t, Config{
-			Breaker: Breaker{Failures: 1, Pause: time.Hour},
+			Breaker: Breaker{Failures: 2, Pause: time.Hour},
 			Events: Events{
 				RequestDone: func(i RequestInfo) {
 					events = append(events, fmt.Sprintf("%s, waited %s", i, i.Waited))
@@ -765,8 +804,9 @@ func TestEventsTellOfEachRequest(t *testing.T) {
 			replay.Rule{Path: "/b", Text: "0123456789", Drip: &replay.Drip{Bytes: 5, Every: replay.Duration(time.Second)}},
 			replay.Rule{Path: "/c", Text: "0123456789", Fault: replay.Truncate},
 			replay.Rule{Path: "/d", Status: 204},
+			replay.Rule{Path: "/e", Status: 302, Headers: map[string]string{"Location": "ftp://a.test"}},
 		)
-		for _, path := range []string{"/a", "/c", "/d"} {
+		for _, path := range []string{"/a", "/e", "/c", "/c", "/d"} {
 			_, _, _ = whole(t, c, &Request{URL: path})
 		}
 		<-time.After(time.Hour)
@@ -774,10 +814,12 @@ func TestEventsTellOfEachRequest(t *testing.T) {
 		want := []string{
 			"GET replay.test: 302, 0 bytes in 1s, waited 0s",
 			"GET replay.test: 200, 10 bytes in 1s, waited 0s",
-			"opened replay.test: 1 failures one after another, the last one: protocol",
+			"GET replay.test: redirects after 0s, waited 0s",
+			"GET replay.test: protocol after 0s, waited 0s",
+			"opened replay.test: 2 failures one after another, the last one: protocol",
 			"GET replay.test: protocol after 0s, waited 0s",
 			"GET replay.test: breaker_open after 0s, waited 0s",
-			"closed replay.test: 1 failures one after another, the last one: protocol",
+			"closed replay.test: 2 failures one after another, the last one: protocol",
 			"GET replay.test: 204, 0 bytes in 0s, waited 0s",
 		}
 		if diff := cmp.Diff(want, events); diff != "" {

@@ -101,7 +101,7 @@ func TestTheWaitForATurnEndsWithTheCaller(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, server := serve(t, Config{Rate: Rate{Requests: 1, Per: time.Minute}}, replay.Rule{Text: "ok"})
+				c, server := serve(t, Config{Connections: 1, Rate: Rate{Requests: 1, Per: time.Minute}}, replay.Rule{Text: "ok"})
 				if _, _, failed := whole(t, c, &Request{URL: "/"}); failed != nil {
 					t.Fatal(failed)
 				}
@@ -122,6 +122,9 @@ func TestTheWaitForATurnEndsWithTheCaller(t *testing.T) {
 				}
 				if n := len(server.Requests()); n != 1 {
 					t.Errorf("%d requests", n)
+				}
+				if _, body, failed := whole(t, c, &Request{URL: "/"}); failed != nil || body != "ok" {
+					t.Errorf("the next one: %q %v", body, failed)
 				}
 			})
 		})
@@ -189,6 +192,45 @@ func uniq(all []string) []string {
 	return kept
 }
 
+// TestOneWhoGivesUpAsItsTurnComes lets both happen at once, often enough for each to be seen first.
+func TestOneWhoGivesUpAsItsTurnComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hosts := NewHosts()
+		c := newClient(t, Config{Hosts: hosts, Connections: 1})
+		gaveUp := 0
+		for range 200 {
+			first, failed := hosts.enter(t.Context(), "replay.test", c)
+			check(t, failed, "", "")
+			ctx, cancel := context.WithCancel(t.Context())
+			over := make(chan *Error, 1)
+			go func() {
+				second, failed := hosts.enter(ctx, "replay.test", c)
+				if failed == nil {
+					second.sent()
+					second.leave(nil)
+				}
+				over <- failed
+			}()
+			synctest.Wait()
+			hosts.mu.Lock()
+			cancel()
+			first.host.free()
+			first.host.users--
+			hosts.mu.Unlock()
+			if failed := <-over; failed != nil {
+				check(t, failed, CodeCancelled, "gave up")
+				gaveUp++
+			}
+			if h := first.host; h.underWay != 0 || h.users != 0 || len(h.queue) != 0 {
+				t.Fatalf("left behind: %+v", h)
+			}
+		}
+		if gaveUp == 0 {
+			t.Error("nobody gave up")
+		}
+	})
+}
+
 func TestOneWhoGivesUpInTheQueueMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, server := serve(t, Config{Connections: 1}, replay.Rule{Text: "0123456789", Fault: replay.Stall, Times: 1}, replay.Rule{Text: "ok"})
@@ -230,13 +272,13 @@ func TestH7TheBreakerOfAHost(t *testing.T) {
 		{"one after another", three, []replay.Rule{fail(2), fine(1), fail(2), fine(0)}, "503 503 204 503 503 204"},
 		{"errors", three, []replay.Rule{fault(replay.Close, 1), fault(replay.Garbage, 1), fault(replay.Truncate, 1), fine(0)}, "! ! ! . . . 204"},
 		{"bodies that break off", three, []replay.Rule{fault(replay.Truncate, 0)}, "! ! ! . . . ! ! ! . . . !"},
-		{"not the caller's mistakes", Breaker{Failures: 1}, []replay.Rule{{Status: 404, Times: 1}, {Status: 429, Times: 1}, fault(replay.Loop, 11), fine(0)}, "404 429 ! 204"},
+		{"not the caller's mistakes", Breaker{Failures: 1}, []replay.Rule{{Status: 404, Times: 1}, {Status: 429, Times: 1}, fault(replay.Loop, 11), {Text: strings.Repeat("a", 100), Times: 1}, fine(0)}, "404 429 ! ! 204"},
 		{"none", Breaker{}, []replay.Rule{fail(5), fine(0)}, "503 503 503 503 503 204"},
 		{"for half a minute", Breaker{Failures: 1}, []replay.Rule{fail(1), fine(0)}, "503" + strings.Repeat(" .", 29) + " 204"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, _ := serve(t, Config{Breaker: test.breaker}, test.rules...)
+				c, _ := serve(t, Config{Breaker: test.breaker, Connections: 1, MaxBytes: 50}, test.rules...)
 				var got []string
 				for range strings.Fields(test.want) {
 					got = append(got, outcome(t, c))
@@ -290,6 +332,10 @@ func TestTheBreakerSaysWhy(t *testing.T) {
 		if failed.Wait != 6*time.Second {
 			t.Errorf("wait %s", failed.Wait)
 		}
+		<-time.After(6 * time.Second)
+		outcome(t, c)
+		_, _, failed = whole(t, c, &Request{URL: "/"})
+		check(t, failed, CodeBreakerOpen, "replay.test failed 3 times one after another, the last time by status 502, and is left alone for another 10s")
 	})
 }
 
@@ -346,6 +392,7 @@ func TestHostsOfWhichThereIsNothingToKnowAreForgotten(t *testing.T) {
 		}
 		<-time.After(time.Minute)
 		ask("http://busy.test/?stall=1")
+		<-time.After(10 * time.Second)
 		ask("http://recent.test/")
 		ask("http://new.test/")
 		var left []string

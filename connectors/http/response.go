@@ -100,7 +100,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.reader.Read(p)
 	switch {
 	case err == nil:
-	case err == io.EOF: //nolint:errorlint // io.Reader's contract
+	case err == io.EOF:
 		b.ended = io.EOF
 		b.finish(nil)
 	default:

@@ -46,6 +46,7 @@ func (h *Handler) outgoing(w http.ResponseWriter, r *http.Request, rule *Rule) h
 	switch rule.Fault {
 	case Stall, Truncate, Short:
 		return &broken{ResponseWriter: w, ctx: r.Context(), fault: rule.Fault}
+	default: // misbehave has done the others
 	}
 	if rule.Drip != nil {
 		return &dripping{ResponseWriter: w, ctx: r.Context(), drip: *rule.Drip}

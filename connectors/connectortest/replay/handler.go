@@ -214,7 +214,7 @@ type found struct {
 	size     int64
 	modified time.Time
 	version  int // of an own file
-	close    func() error
+	io.Closer
 }
 
 // find is the body of the answer: the rule's, else the file's; nil for none.
@@ -246,7 +246,7 @@ func (h *Handler) find(r *http.Request, rule *Rule, use int) (*found, error) {
 }
 
 func text(name string, content []byte) *found {
-	return &found{name: name, content: bytes.NewReader(content), size: int64(len(content)), close: func() error { return nil }}
+	return &found{name: name, content: bytes.NewReader(content), size: int64(len(content)), Closer: io.NopCloser(nil)}
 }
 
 // open finds a file; nil without an error where a folder has none of this name.
@@ -270,7 +270,7 @@ func (h *Handler) open(name string) (*found, error) {
 	if err != nil || info.IsDir() {
 		return nil, file.Close()
 	}
-	f := &found{name: name, size: info.Size(), modified: info.ModTime(), close: file.Close}
+	f := &found{name: name, size: info.Size(), modified: info.ModTime(), Closer: file}
 	if seeker, ok := file.(io.ReadSeeker); ok {
 		f.content = seeker
 		return f, nil

@@ -46,7 +46,7 @@ func (h *Handler) describe(out http.Header, rule *Rule, f *found, suffix string)
 
 // serveFile lets the standard library answer, with ranges and conditions.
 func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request, rule *Rule, f *found) {
-	defer f.close()
+	defer f.Close()
 	if err := h.describe(w.Header(), rule, f, ""); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -61,7 +61,7 @@ func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request, rule *Rule, 
 
 // serveWhole sends a body that knows no ranges.
 func (h *Handler) serveWhole(w http.ResponseWriter, r *http.Request, rule *Rule, f *found) {
-	defer f.close()
+	defer f.Close()
 	content, err := io.ReadAll(f.content)
 	if err == nil && rule.Encoding != "" && strings.Contains(r.Header.Get("Accept-Encoding"), rule.Encoding) {
 		w.Header().Set("Content-Encoding", rule.Encoding)
