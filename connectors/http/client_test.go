@@ -466,6 +466,61 @@ func TestEncryptionThatIsNotTrustedHasACode(t *testing.T) {
 	}
 }
 
+func TestHTTP2IsSpokenWhereTheServerDoes(t *testing.T) {
+	handler, err := replay.New(replay.Config{Rules: []replay.Rule{
+		{Path: "/gzip", Text: strings.Repeat("a", 1<<20), Encoding: "gzip"},
+		{Path: "/close", Fault: replay.Close},
+		{Path: "/half", Text: "0123456789", Fault: replay.Truncate},
+		{Path: "/hang", Fault: replay.Hang},
+		{Path: "/", Text: "ok", Headers: map[string]string{"X-A": "1"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	protocols := map[string]bool{}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		protocols[r.Proto] = true
+		mu.Unlock()
+		handler.ServeHTTP(w, r)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	c := newClient(t, Config{BaseURL: server.URL, TLS: server.Client().Transport.(*http.Transport).TLSClientConfig})
+
+	status, body, failed := whole(t, c, &Request{URL: "/gzip"})
+	check(t, failed, "", "")
+	if status != 200 || len(body) != 1<<20 {
+		t.Errorf("%d with %d bytes", status, len(body))
+	}
+	_, _, failed = whole(t, c, &Request{URL: "/close"})
+	check(t, failed, CodeProtocol, "the answer is not as it should be")
+	_, body, failed = whole(t, c, &Request{URL: "/half"})
+	check(t, failed, CodeProtocol, "the answer is not as it should be")
+	if body != "01234" {
+		t.Errorf("half a body: %q", body)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		if err := handler.Await(ctx, 4); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}()
+	_, err = c.Do(ctx, &Request{URL: "/hang"})
+	check(t, asError(t, err), CodeCancelled, "context canceled")
+	if _, body, failed = whole(t, c, &Request{URL: "/"}); failed != nil || body != "ok" {
+		t.Errorf("%q %v", body, failed)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if diff := cmp.Diff(map[string]bool{"HTTP/2.0": true}, protocols); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestProxiesAreUsed(t *testing.T) {
 	proxy := connectortest.NewReplay(t, "", replay.Rule{Method: "CONNECT", Status: 407}, replay.Rule{Text: "by proxy"})
 	c, err := New(Config{Proxy: strings.Replace(proxy.URL, "http://", "http://ann:s3cr3t@", 1)})
