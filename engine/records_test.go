@@ -33,7 +33,7 @@ func topicNamed(name string) *pipeline.Topic {
 // transactions and those without a key are what they are to a stage.
 func TestReadKeysIsTheFoldOfWriteKeys(t *testing.T) {
 	r := newRig(t)
-	topic := topicNamed(r.topic("configs", 4, "cleanup.policy", "compact"))
+	topic := topicNamed(r.topic("configs", 4, "cleanup.policy=compact"))
 	write := func(records ...engine.KeyRecord) {
 		t.Helper()
 		if err := engine.WriteKeys(t.Context(), r.kafk, topic, records); err != nil {
@@ -78,7 +78,7 @@ func TestReadKeysIsTheFoldOfWriteKeys(t *testing.T) {
 // All or nothing: one record that the topic does not take keeps the others back.
 func TestWriteKeysAllOrNothing(t *testing.T) {
 	r := newRig(t)
-	topic := topicNamed(r.topic("configs", 2, "cleanup.policy", "compact", "max.message.bytes", "1000"))
+	topic := topicNamed(r.topic("configs", 2, "cleanup.policy=compact", "max.message.bytes=1000"))
 	records := []engine.KeyRecord{{Key: "a", Value: []byte(`{}`)}, {Key: "ab", Value: []byte(`"` + strings.Repeat("x", 4000) + `"`)}, {Key: "abc", Value: []byte(`{}`)}}
 	if err := engine.WriteKeys(t.Context(), r.kafk, topic, records); err == nil || errors.Is(err, engine.ErrSurroundings) {
 		t.Errorf("got %v", err)
@@ -109,7 +109,7 @@ func TestD2KeysOfATopicThatIsNotThere(t *testing.T) {
 // S3, S4 and the engine's own keys, as people see them.
 func TestReadStateIsTheFoldOfTheChangelog(t *testing.T) {
 	r := newRig(t)
-	changelog := r.topic("count-changelog", 2, "cleanup.policy", "compact")
+	changelog := r.topic("count-changelog", 2, "cleanup.policy=compact")
 	app := strings.TrimSuffix(changelog, "-changelog")
 	put := func(partition int32, key, value any) {
 		t.Helper()

@@ -149,7 +149,10 @@ func (r *rig) topic(name string, partitions int32, config ...string) string {
 	full := r.id + "-" + name
 	settings := map[string]*string{}
 	for _, c := range config {
-		k, v, _ := strings.Cut(c, "=")
+		k, v, ok := strings.Cut(c, "=")
+		if !ok {
+			r.t.Fatalf("config %q is not written name=value", c)
+		}
 		settings[k] = &v
 	}
 	if _, err := kadm.NewClient(r.cl).CreateTopic(r.t.Context(), partitions, 1, settings, full); err != nil {
