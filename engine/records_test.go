@@ -8,9 +8,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/flechtwerk/flechtwerk/engine"
+	"github.com/flechtwerk/flechtwerk/engine/enginetest"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 )
 
@@ -79,6 +82,14 @@ func TestReadKeysIsTheFoldOfWriteKeys(t *testing.T) {
 func TestWriteKeysAllOrNothing(t *testing.T) {
 	r := newRig(t)
 	topic := topicNamed(r.topic("configs", 2, "cleanup.policy=compact", "max.message.bytes=1000"))
+	if r.fake != nil { // whose broker looks at no topic's own limit
+		refused := r.fake.FailProduce(kerr.MessageTooLarge, enginetest.Which{Key: kmsg.Produce, Topic: topic.Name})
+		defer func() {
+			if refused.Fired() == 0 {
+				t.Error("nothing was refused")
+			}
+		}()
+	}
 	records := []engine.KeyRecord{{Key: "a", Value: []byte(`{}`)}, {Key: "ab", Value: []byte(`"` + strings.Repeat("x", 4000) + `"`)}, {Key: "abc", Value: []byte(`{}`)}}
 	if err := engine.WriteKeys(t.Context(), r.kafk, topic, records); err == nil || errors.Is(err, engine.ErrSurroundings) {
 		t.Errorf("got %v", err)
