@@ -31,6 +31,6 @@ func main() {
 			os.Exit(exitFailed)
 		}
 	}()
-	p := &program{env: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}
+	p := &program{env: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	os.Exit(p.start(ctx, os.Args[1:]))
 }

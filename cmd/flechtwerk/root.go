@@ -34,6 +34,7 @@ func (s shown) Error() string { return fmt.Sprintf("ended with exit status %d", 
 // program is one start of flechtwerk.
 type program struct {
 	env            []string
+	stdin          io.Reader // may be nil
 	stdout, stderr io.Writer
 
 	flags struct {
@@ -96,7 +97,7 @@ func usageError(format string, args ...any) error {
 
 // laterVerbs and laterFlags are in the language's documentation and not in this version.
 var (
-	laterVerbs = []string{"test", "init", "graph", "config", "state", "dlq", "reset", "mirror", "secrets", "types", "doctor", "convert"}
+	laterVerbs = []string{"test", "init", "graph", "dlq", "reset", "mirror", "secrets", "types", "doctor", "convert"}
 	laterFlags = map[string][]string{"validate": {"--online"}, "run": {"--from"}}
 )
 
@@ -149,7 +150,7 @@ Exit status: 0 ok; 1 it failed while running; 2 the pipeline, the settings or th
 	root.SetErr(p.stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
 
-	root.AddCommand(p.validateCommand(), p.runCommand(), p.topicsCommand(), p.schemaCommand(), p.explainCommand(), p.versionCommand())
+	root.AddCommand(p.validateCommand(), p.runCommand(), p.topicsCommand(), p.configCommand(), p.stateCommand(), p.schemaCommand(), p.explainCommand(), p.versionCommand())
 	for _, verb := range laterVerbs {
 		root.AddCommand(&cobra.Command{
 			Use: verb, Hidden: true, DisableFlagParsing: true,

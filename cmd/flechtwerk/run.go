@@ -50,7 +50,7 @@ func (p *program) run(ctx context.Context, paths []string, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	pipelines, err := chosen(set.Pipelines, f.stages)
+	pipelines, err := chosen(set.Pipelines, f.stages, "--stage")
 	if err != nil {
 		return err
 	}
@@ -159,8 +159,9 @@ func (r *running) run(ctx context.Context) error {
 	return err
 }
 
-// chosen are the pipelines with those stages only that names says; without names, all of them.
-func chosen(pipelines []*pipeline.Pipeline, names []string) ([]*pipeline.Pipeline, error) {
+// chosen are the pipelines with those stages only that names says; without names, all of them. where is where names were
+// given.
+func chosen(pipelines []*pipeline.Pipeline, names []string, where string) ([]*pipeline.Pipeline, error) {
 	if len(names) == 0 {
 		return pipelines, nil
 	}
@@ -196,7 +197,7 @@ func chosen(pipelines []*pipeline.Pipeline, names []string) ([]*pipeline.Pipelin
 	}
 	for _, name := range names {
 		if !used[name] {
-			return nil, unknownName("--stage", "stage", name, known)
+			return nil, unknownName(where, "stage", name, known)
 		}
 	}
 	return out, nil
@@ -218,10 +219,10 @@ func checkPrinted(topics []string, pipelines []*pipeline.Pipeline) error {
 	return nil
 }
 
-func unknownName(flag, what, name string, known []string) error {
+func unknownName(where, what, name string, known []string) error {
 	if near := nearest(name, known); near != "" {
-		return usageError("%s: no pipeline has a %s %q; did you mean %q?", flag, what, name, near)
+		return usageError("%s: no pipeline has a %s %q; did you mean %q?", where, what, name, near)
 	}
 	slices.Sort(known)
-	return usageError("%s: no pipeline has a %s %q; there are %s", flag, what, name, strings.Join(slices.Compact(known), ", "))
+	return usageError("%s: no pipeline has a %s %q; there are %s", where, what, name, strings.Join(slices.Compact(known), ", "))
 }

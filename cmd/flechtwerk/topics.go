@@ -10,18 +10,7 @@ import (
 )
 
 func (p *program) topicsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "topics",
-		Short: "What pipelines need of the topics of a cluster",
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageError("topics needs plan or apply")
-			}
-			return usageError("topics has no verb %q; it has plan and apply", args[0])
-		},
-	}
-	cmd.AddCommand(&cobra.Command{
+	return group(&cobra.Command{Use: "topics", Short: "What pipelines need of the topics of a cluster"}, nil, &cobra.Command{
 		Use:   "plan FILE|DIR...",
 		Short: "Show what pipelines need and what the cluster has",
 		Args:  atLeastOne,
@@ -53,7 +42,6 @@ func (p *program) topicsCommand() *cobra.Command {
 			return nil
 		},
 	})
-	return cmd
 }
 
 func (p *program) planTopics(cmd *cobra.Command, paths []string) (*engine.TopicPlan, error) {
