@@ -56,6 +56,12 @@ func (r *rig) load(topic string, partitions int32, keys, n int) *load {
 					r.t.Errorf("write the load: %v", err)
 				}
 			})
+			if n == 0 && i%20 == 0 {
+				// An endless load is not to be a test of speed: one request at a time.
+				if err := cl.Flush(ctx); err != nil {
+					break
+				}
+			}
 		}
 		if err := cl.Flush(context.Background()); err != nil {
 			r.t.Errorf("write the load: %v", err)

@@ -135,6 +135,9 @@ func (r *restoring) apply(records []*kgo.Record, takeover int64) error {
 			n++
 		}
 		if n == 0 {
+			// Whoever fenced us has written a takeover record of its own, and compaction has removed ours.
+			t.next = takeover + 1
+			r.info.Next = t.next
 			return nil
 		}
 		last := records[n-1]

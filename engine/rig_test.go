@@ -29,6 +29,17 @@ type rig struct {
 	kafk engine.Kafka
 	cl   *kgo.Client
 	id   string
+
+	instances []*instance // in the order of their starts
+}
+
+// effects are those of all instances so far.
+func (r *rig) effects() string {
+	var b strings.Builder
+	for n, i := range r.instances {
+		fmt.Fprintf(&b, "\neffects of instance %d:\n%s", n, i.log)
+	}
+	return b.String()
 }
 
 // realTier tells whether tests run on a real Kafka.
@@ -191,7 +202,7 @@ func (r *rig) read(topic string, n int) []*kgo.Record {
 	for len(out) < n {
 		fetches := cl.PollFetches(ctx)
 		if ctx.Err() != nil {
-			r.t.Fatalf("%s: %d records, want %d", topic, len(out), n)
+			r.t.Fatalf("%s: %d records, want %d%s", topic, len(out), n, r.effects())
 		}
 		out = append(out, fetches.Records()...)
 	}
@@ -210,6 +221,16 @@ func (r *rig) committed(group, topic string, partition int32) int64 {
 		return -1
 	}
 	return o.At
+}
+
+// setCommitted gives the group an offset, as a stage has one whose changelog holds state.
+func (r *rig) setCommitted(topic string, partition int32, offset int64) {
+	r.t.Helper()
+	var offsets kadm.Offsets
+	offsets.AddOffset(topic, partition, offset, -1)
+	if err := kadm.NewClient(r.cl).CommitAllOffsets(r.t.Context(), r.id, offsets); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // handler is a transformer's body in Go: what one record becomes.
@@ -369,6 +390,7 @@ func (r *rig) launch(o engine.Options, change func(*engine.Options), p *pipeline
 	i.Engine = e
 	ctx, cancel := context.WithCancel(context.Background())
 	i.cancel = cancel
+	r.instances = append(r.instances, i)
 	go func() {
 		defer close(i.ended)
 		i.err = e.Run(ctx)
