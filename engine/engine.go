@@ -248,7 +248,7 @@ func (s *stage) status() StageStatus {
 		st.Joined, st.Tasks = g.status()
 	}
 	if s.health != nil {
-		st.Configs = s.health.status()
+		st.Polled, st.Configs = s.health.status()
 	}
 	return st
 }

@@ -134,6 +134,7 @@ func active(config []byte) bool {
 // poll polls one config until it is gone or suspended. What changes in it counts from the next poll on.
 func (w *polls) poll(round, hard context.Context, key string) error {
 	c := &cycle{w: w, key: key, health: w.task.g.s.health}
+	c.health.ok(key)
 	defer c.health.forget(key)
 	if err := c.start(); err != nil {
 		return err
@@ -145,7 +146,9 @@ func (w *polls) poll(round, hard context.Context, key string) error {
 			return nil
 		}
 		due, err := c.due(config)
-		if err == nil {
+		if err != nil {
+			err = c.ended(PollInfo{TaskInfo: w.task.info, Config: key}, err)
+		} else {
 			if round.Err() != nil {
 				return nil
 			}
@@ -324,16 +327,16 @@ func (c *cycle) run(round, hard context.Context, config stream.Config, set *Conf
 	}
 	t := w.task
 	c.began = time.Now()
+	info := PollInfo{TaskInfo: t.info, Config: c.key}
+	t.events().PollStarted(info)
 	every, err := c.every(config.Value)
 	if err != nil {
-		return err
+		return c.ended(info, err)
 	}
 	cursor, err := w.cursor(c.key)
 	if err != nil {
-		return fmt.Errorf("read the cursor: %w", err)
+		return c.ended(info, fmt.Errorf("read the cursor: %w", err))
 	}
-	info := PollInfo{TaskInfo: t.info, Config: c.key}
-	t.events().PollStarted(info)
 	poll := &stream.Poll{Config: config, Cursor: cursor, Configs: set}
 	poll.Commit = func(ctx context.Context, page *stream.Page) error {
 		if ctx.Err() != nil {
@@ -361,8 +364,13 @@ func (c *cycle) run(round, hard context.Context, config stream.Config, set *Conf
 	if commit := (*commitError)(nil); err != nil && round.Err() != nil && !errors.As(err, &commit) {
 		err = nil
 	}
-	info.Err, info.Policy = err, w.spec.OnError
-	t.events().PollEnded(info)
+	return c.ended(info, err)
+}
+
+// ended tells how a poll ended, also one that could not even begin.
+func (c *cycle) ended(info PollInfo, err error) error {
+	info.Err, info.Policy = err, c.w.spec.OnError
+	c.w.task.events().PollEnded(info)
 	return err
 }
 

@@ -7,41 +7,47 @@ import (
 	"time"
 )
 
-// health is how the configs stand that an extractor of this instance polls.
+// health is how the configs stand that this instance polls of an extractor.
 type health struct {
-	mu      sync.Mutex
-	trouble map[string]ConfigStatus // by key; a config that is not here is ok
+	mu     sync.Mutex
+	states map[string]ConfigStatus // by key
 }
 
-func newHealth() *health { return &health{trouble: map[string]ConfigStatus{}} }
+func newHealth() *health { return &health{states: map[string]ConfigStatus{}} }
 
-func (h *health) ok(key string) { h.forget(key) }
+// ok is for a config whose polling begins, and after each poll that did not fail.
+func (h *health) ok(key string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.states[key] = ConfigStatus{Config: key}
+}
 
 // forget is for a config that this instance polls no more.
 func (h *health) forget(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.trouble, key)
+	delete(h.states, key)
 }
 
 func (h *health) failed(key string, state ConfigState, err error, failures int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	since := time.Now()
-	if before, ok := h.trouble[key]; ok {
+	if before := h.states[key]; before.Failures > 0 {
 		since = before.Since
 	}
-	h.trouble[key] = ConfigStatus{Config: key, State: state, Error: err.Error(), Since: since, Failures: failures}
+	h.states[key] = ConfigStatus{Config: key, State: state, Error: err.Error(), Since: since, Failures: failures}
 }
 
-// status answers the configs in trouble, by key.
-func (h *health) status() []ConfigStatus {
+// status answers how many configs are polled, and those in trouble, by key.
+func (h *health) status() (polled int, trouble []ConfigStatus) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []ConfigStatus
-	for _, c := range h.trouble {
-		out = append(out, c)
+	for _, c := range h.states {
+		if c.Failures > 0 {
+			trouble = append(trouble, c)
+		}
 	}
-	slices.SortFunc(out, func(a, b ConfigStatus) int { return cmp.Compare(a.Config, b.Config) })
-	return out
+	slices.SortFunc(trouble, func(a, b ConfigStatus) int { return cmp.Compare(a.Config, b.Config) })
+	return len(h.states), trouble
 }

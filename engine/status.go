@@ -14,7 +14,8 @@ type StageStatus struct {
 	Kind            string // transformer or extractor
 	Joined          bool   // has had its first assignment, which may be empty
 	Tasks           []TaskStatus
-	// Configs are those of an extractor's configs that this instance polls and that are in trouble.
+	// Polled is how many configs of an extractor this instance polls, and Configs are those of them that are in trouble.
+	Polled  int
 	Configs []ConfigStatus
 }
 
