@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +29,7 @@ type eventLog struct {
 
 	mu       sync.Mutex
 	repeats  map[string]*repeat
+	failing  map[string]time.Time // by config: since when its polls fail
 	restores map[string]*restoreLine
 }
 
@@ -44,7 +47,7 @@ type restoreLine struct {
 }
 
 func newEventLog(log *slog.Logger, now func() time.Time) *eventLog {
-	return &eventLog{log: log, now: now, repeats: map[string]*repeat{}, restores: map[string]*restoreLine{}}
+	return &eventLog{log: log, now: now, repeats: map[string]*repeat{}, failing: map[string]time.Time{}, restores: map[string]*restoreLine{}}
 }
 
 // Run tells repeats and restores until ctx is done, and then what is left of them.
@@ -64,6 +67,7 @@ func (l *eventLog) Run(ctx context.Context) error {
 
 // Events is what the engine calls.
 func (l *eventLog) Events() engine.Events {
+	stopped := l.task(slog.LevelDebug, "task stopped")
 	return engine.Events{
 		StageStarted: func(i engine.StageInfo) {
 			l.log.Info("stage started", "stage", i.String(), "application_id", i.ApplicationID)
@@ -85,7 +89,12 @@ func (l *eventLog) Events() engine.Events {
 		TaskRunning:     l.task(slog.LevelInfo, "task running"),
 		TaskRevoked:     l.task(slog.LevelInfo, "task revoked"),
 		TaskLost:        l.task(slog.LevelWarn, "task lost"),
-		TaskStopped:     l.task(slog.LevelDebug, "task stopped"),
+		TaskStopped: func(i engine.TaskInfo) {
+			l.mu.Lock()
+			maps.DeleteFunc(l.failing, func(name string, _ time.Time) bool { return strings.HasPrefix(name, i.String()+"/") })
+			l.mu.Unlock()
+			stopped(i)
+		},
 		TaskRestarting: func(i engine.TaskInfo) {
 			l.repeated(slog.LevelWarn, "restart "+i.String(), "task restarting", taskKeys(i))
 		},
@@ -94,17 +103,7 @@ func (l *eventLog) Events() engine.Events {
 		OffsetsCommitted:     l.transaction(slog.LevelDebug, "offsets committed"),
 		RecordInvalid:        l.record("record invalid"),
 		RecordFailed:         l.record("record failed"),
-		PollEnded: func(i engine.PollInfo) {
-			keys := append(taskKeys(i.TaskInfo), "config", i.Config, "pages", i.Pages, "messages", i.Messages)
-			switch {
-			case i.Err != nil:
-				l.repeated(slog.LevelError, "poll "+i.TaskInfo.String()+i.Config, "poll failed", keys)
-			case i.Overrun:
-				l.repeated(slog.LevelWarn, "overrun "+i.TaskInfo.String()+i.Config, "poll took longer than every", keys)
-			default:
-				l.log.Debug("poll ended", keys...)
-			}
-		},
+		PollEnded:            l.poll,
 		TopicCreated: func(i engine.TopicInfo) {
 			l.log.Info("topic created", "topic", i.Topic, "partitions", i.Partitions)
 		},
@@ -161,6 +160,33 @@ func (l *eventLog) record(text string) func(engine.RecordInfo) {
 		}
 		keys := append(taskKeys(i.TaskInfo), "topic", i.Topic, "partition", i.Partition, "offset", i.Offset, "policy", outcome)
 		l.repeated(level, fmt.Sprint(text, i.Pipeline, "/", i.Stage, i.Topic, outcome), text, keys)
+	}
+}
+
+// poll tells of polls that fail, of the first one that succeeds again, and of those that take too long.
+func (l *eventLog) poll(i engine.PollInfo) {
+	name := i.TaskInfo.String() + "/" + i.Config
+	l.mu.Lock()
+	since, failing := l.failing[name]
+	switch {
+	case i.Err == nil:
+		delete(l.failing, name)
+	case !failing:
+		l.failing[name] = l.now()
+	}
+	l.mu.Unlock()
+	keys := append(taskKeys(i.TaskInfo), "config", i.Config, "pages", i.Pages, "messages", i.Messages)
+	switch {
+	case i.Err != nil && i.Policy == pipeline.Fail:
+		l.log.Error("poll failed", append(keys, "policy", i.Policy.String())...)
+	case i.Err != nil:
+		l.repeated(slog.LevelWarn, "poll "+name, "poll failed", append(keys, "policy", i.Policy.String()))
+	case failing:
+		l.log.Info("polls succeed again", append(keys, "failed_for", l.now().Sub(since))...)
+	case i.Overrun:
+		l.repeated(slog.LevelWarn, "overrun "+name, "poll took longer than every", keys)
+	default:
+		l.log.Debug("poll ended", keys...)
 	}
 }
 

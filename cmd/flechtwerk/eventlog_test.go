@@ -138,11 +138,37 @@ func TestLogLinesOfEvents(t *testing.T) {
 		`level=WARN msg="task lost" stage=tanks/alerts task=3`,
 		`level=DEBUG msg="poll ended" stage=tanks/alerts task=3 config=de pages=1 messages=2`,
 		`level=WARN msg="poll took longer than every" stage=tanks/alerts task=3 config=de pages=0 messages=0`,
-		`level=ERROR msg="poll failed" stage=tanks/alerts task=3 took=2s error=boom config=de pages=0 messages=0`,
+		`level=ERROR msg="poll failed" stage=tanks/alerts task=3 took=2s error=boom config=de pages=0 messages=0 policy=fail`,
 		`level=INFO msg="topic created" topic=levels partitions=8`,
 		`level=INFO msg="topic seeded" topic=levels records=3`,
 		`level=WARN msg=old code=state.age stage=tanks/alerts`,
 	)
+}
+
+// A config whose polls fail is told once, with repeats later, and so is that it works again.
+func TestLogOfAFailingConfig(t *testing.T) {
+	l := newLogTest(slog.LevelInfo)
+	failed := engine.PollInfo{TaskInfo: task3, Config: "de", Policy: pipeline.Retry}
+	failed.Err = errors.New("no answer")
+	for range 3 {
+		l.events.PollEnded(failed)
+	}
+	l.events.PollEnded(engine.PollInfo{TaskInfo: task3, Config: "fr"})
+	l.want(t, `level=WARN msg="poll failed" stage=tanks/alerts task=3 error="no answer" config=de pages=0 messages=0 policy=retry`)
+	l.clock = l.clock.Add(10 * time.Second)
+	l.tick()
+	l.want(t, `level=WARN msg="poll failed" stage=tanks/alerts task=3 error="no answer" config=de pages=0 messages=0 policy=retry repeats=2`)
+	for range 2 {
+		l.events.PollEnded(engine.PollInfo{TaskInfo: task3, Config: "de", Pages: 1, Messages: 5})
+	}
+	l.want(t, `level=INFO msg="polls succeed again" stage=tanks/alerts task=3 config=de pages=1 messages=5 failed_for=10s`)
+
+	// A task that goes takes its configs along.
+	l.events.PollEnded(failed)
+	l.events.TaskStopped(task3)
+	l.lines()
+	l.events.PollEnded(engine.PollInfo{TaskInfo: task3, Config: "de"})
+	l.want(t)
 }
 
 func TestLoggerFormats(t *testing.T) {

@@ -109,6 +109,18 @@ type readyStage struct {
 	Kind     string      `json:"kind"`
 	Joined   bool        `json:"joined"`
 	Tasks    []readyTask `json:"tasks"`
+	// Of an extractor.
+	Polled  *int          `json:"polled,omitempty"`  // configs
+	Configs []readyConfig `json:"configs,omitempty"` // those of them that are in trouble
+}
+
+// readyConfig is a config in trouble. It takes nothing from readiness: the instance does what it can.
+type readyConfig struct {
+	Config   string             `json:"config"`
+	State    engine.ConfigState `json:"state"`
+	Error    string             `json:"error"`
+	Since    time.Time          `json:"since"`
+	Failures int                `json:"failures"` // in a row
 }
 
 type readyTask struct {
@@ -136,6 +148,13 @@ func readyOf(s engine.Status) ready {
 				}
 			}
 			rs.Tasks = append(rs.Tasks, rt)
+		}
+		if stage.Kind == "extractor" {
+			rs.Polled = &stage.Polled
+		}
+		for _, c := range stage.Configs {
+			c.Since = c.Since.UTC().Truncate(time.Millisecond)
+			rs.Configs = append(rs.Configs, readyConfig(c))
 		}
 		out.Stages = append(out.Stages, rs)
 	}

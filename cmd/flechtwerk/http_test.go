@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -39,6 +40,9 @@ func TestProbes(t *testing.T) {
 	status := engine.Status{Stages: []engine.StageStatus{{Pipeline: "tanks", Stage: "alerts", Kind: "transformer", Joined: true, Tasks: []engine.TaskStatus{
 		{Task: 0, Phase: "running"}, {Task: 1, Phase: "restoring", Restored: 25, RestoreEnd: 100},
 	}}}}
+	extractor := engine.Status{Ready: true, Stages: []engine.StageStatus{{Pipeline: "tanks", Stage: "prices", Kind: "extractor", Joined: true, Polled: 2, Configs: []engine.ConfigStatus{
+		{Config: "de", State: engine.ConfigBackingOff, Error: "no answer", Since: time.UnixMilli(1500), Failures: 3},
+	}}}}
 	ready := status
 	ready.Ready = true
 	for _, c := range []struct {
@@ -60,6 +64,17 @@ func TestProbes(t *testing.T) {
             "end": 100,
             "done": 0.25
           }`},
+		{"/readyz", extractor, 200, `      "tasks": [],
+      "polled": 2,
+      "configs": [
+        {
+          "config": "de",
+          "state": "backing off",
+          "error": "no answer",
+          "since": "1970-01-01T00:00:01.5Z",
+          "failures": 3
+        }
+      ]`},
 		{"/none", status, 404, ""},
 	} {
 		s, _, err := NewServer(ServerConfig{Address: "127.0.0.1:0", Registry: prometheus.NewRegistry(), Status: func() engine.Status { return c.status }})

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/flechtwerk/flechtwerk/engine"
+	"github.com/flechtwerk/flechtwerk/store"
 )
 
 // Metrics counts the engine's events for Prometheus. Names and labels are an interface: a change breaks dashboards.
@@ -19,8 +20,9 @@ type Metrics struct {
 	recordsIn, filtered, restored, scriptSeconds *prometheus.CounterVec
 	recordsOut, invalid, failed                  *prometheus.CounterVec
 	transactions, offsetCommits                  *prometheus.CounterVec
-	polls, overruns, restarts, warnings          *prometheus.CounterVec
-	commitSeconds                                *prometheus.HistogramVec
+	polls, pollFailures, overruns                *prometheus.CounterVec
+	restarts, warnings                           *prometheus.CounterVec
+	commitSeconds, pollSeconds                   *prometheus.HistogramVec
 	newest                                       *prometheus.GaugeVec
 
 	stages   sync.Map // stageName → *stageMetrics
@@ -39,7 +41,7 @@ type stageMetrics struct {
 	recordsIn, filtered, restored, scriptSeconds, offsetCommits, restarts prometheus.Counter
 	committed, aborted                                                    prometheus.Counter
 	polled, pollFailed, overruns                                          prometheus.Counter
-	commitSeconds                                                         prometheus.Observer
+	commitSeconds, pollSeconds                                            prometheus.Observer
 	newest                                                                prometheus.Gauge
 	out                                                                   sync.Map // topic → prometheus.Counter
 }
@@ -63,12 +65,18 @@ func NewMetrics(version Version) *Metrics {
 	m.restored = counter("restored_records_total", "Changelog records applied while restoring state.")
 	m.restarts = counter("task_restarts_total", "Tasks that started anew after a transaction with an unknown end or a fence.")
 	m.polls = counter("polls_total", "Polls of extractors by how they ended.", "outcome")
+	m.pollFailures = counter("poll_failures_total", "Polls of extractors that failed, by what on_error did.", "policy")
 	m.overruns = counter("poll_overruns_total", "Polls that took longer than every.")
 	m.warnings = counter("warnings_total", "Warnings of the engine.", "code")
 	m.commitSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "flechtwerk_commit_seconds",
 		Help:    "Time from the beginning of a committed transaction to its confirmed end.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+	}, []string{"pipeline", "stage"})
+	m.pollSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "flechtwerk_poll_seconds",
+		Help:    "Time from the start of a poll to its end, with the commits of its pages.",
+		Buckets: prometheus.ExponentialBuckets(0.001, 4, 11),
 	}, []string{"pipeline", "stage"})
 	m.newest = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "flechtwerk_newest_record_timestamp_seconds",
@@ -80,7 +88,7 @@ func NewMetrics(version Version) *Metrics {
 		ConstLabels: prometheus.Labels{"version": version.Version, "commit": version.Commit, "goja": version.Goja},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.commitSeconds, m.newest, build,
+	m.registry.MustRegister(m.commitSeconds, m.pollSeconds, m.newest, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -126,8 +134,10 @@ func (m *Metrics) Events() engine.Events {
 			if i.Overrun {
 				s.overruns.Inc()
 			}
+			s.pollSeconds.Observe(i.Duration.Seconds())
 			if i.Err != nil {
 				s.pollFailed.Inc()
+				m.pollFailures.WithLabelValues(i.Pipeline, i.Stage, i.Policy.String()).Inc()
 			} else {
 				s.polled.Inc()
 			}
@@ -156,6 +166,7 @@ func (m *Metrics) stage(pipeline, stage string) *stageMetrics {
 		pollFailed:    m.polls.WithLabelValues(pipeline, stage, "failed"),
 		overruns:      m.overruns.WithLabelValues(pipeline, stage),
 		commitSeconds: m.commitSeconds.WithLabelValues(pipeline, stage),
+		pollSeconds:   m.pollSeconds.WithLabelValues(pipeline, stage),
 		newest:        m.newest.WithLabelValues(pipeline, stage),
 	})
 	return s.(*stageMetrics)
@@ -185,12 +196,14 @@ func (m *Metrics) restore(i engine.RestoreInfo) {
 	m.restores.Store(nameOf(i.TaskInfo), i.Records)
 }
 
-// Watch adds what is read from the engine when Prometheus asks: tasks by phase, and the state store.
-func (m *Metrics) Watch(e *engine.Engine) {
+// Watch adds what is read from the engine when Prometheus asks: tasks by phase, configs by state, and the state store.
+func (m *Metrics) Watch(status func() engine.Status, state func() store.Metrics) {
 	m.registry.MustRegister(&engineCollector{
-		engine: e,
+		status: status, state: state,
 		tasks: prometheus.NewDesc("flechtwerk_tasks", "Tasks of this process by phase.",
 			[]string{"pipeline", "stage", "phase"}, nil),
+		configs: prometheus.NewDesc("flechtwerk_configs", "Configs of extractors that this process polls, by state.",
+			[]string{"pipeline", "stage", "state"}, nil),
 		disk:   prometheus.NewDesc("flechtwerk_state_store_bytes", "Bytes of the local state store on disk.", nil, nil),
 		memory: prometheus.NewDesc("flechtwerk_state_store_memory_bytes", "Bytes of memory that the local state store holds for its cache and write buffers.", nil, nil),
 	})
@@ -200,27 +213,41 @@ func (m *Metrics) Watch(e *engine.Engine) {
 var phases = []string{"fencing", "restoring", "running", "restarting", "stopping"}
 
 type engineCollector struct {
-	engine              *engine.Engine
-	tasks, disk, memory *prometheus.Desc
+	status                       func() engine.Status
+	state                        func() store.Metrics
+	tasks, configs, disk, memory *prometheus.Desc
 }
 
 func (c *engineCollector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- c.tasks
-	ch <- c.disk
-	ch <- c.memory
+	for _, d := range []*prometheus.Desc{c.tasks, c.configs, c.disk, c.memory} {
+		ch <- d
+	}
 }
 
 func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
-	store := c.engine.StoreMetrics()
-	ch <- prometheus.MustNewConstMetric(c.disk, prometheus.GaugeValue, float64(store.DiskBytes))
-	ch <- prometheus.MustNewConstMetric(c.memory, prometheus.GaugeValue, float64(store.MemoryBytes))
-	for _, s := range c.engine.Status().Stages {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	state := c.state()
+	gauge(c.disk, float64(state.DiskBytes))
+	gauge(c.memory, float64(state.MemoryBytes))
+	for _, s := range c.status().Stages {
 		count := map[string]int{}
 		for _, t := range s.Tasks {
 			count[t.Phase]++
 		}
 		for _, phase := range phases {
-			ch <- prometheus.MustNewConstMetric(c.tasks, prometheus.GaugeValue, float64(count[phase]), s.Pipeline, s.Stage, phase)
+			gauge(c.tasks, float64(count[phase]), s.Pipeline, s.Stage, phase)
 		}
+		if s.Kind != "extractor" {
+			continue
+		}
+		states := map[engine.ConfigState]int{}
+		for _, config := range s.Configs {
+			states[config.State]++
+		}
+		gauge(c.configs, float64(s.Polled-len(s.Configs)), s.Pipeline, s.Stage, "ok")
+		gauge(c.configs, float64(states[engine.ConfigBackingOff]), s.Pipeline, s.Stage, "backing_off")
+		gauge(c.configs, float64(states[engine.ConfigFailed]), s.Pipeline, s.Stage, "failed")
 	}
 }

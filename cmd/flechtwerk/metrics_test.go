@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/flechtwerk/flechtwerk/engine"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+	"github.com/flechtwerk/flechtwerk/store"
 )
 
 // samples are the lines of our own metrics, without the buckets of histograms.
@@ -52,7 +54,12 @@ func TestMetricsOfEvents(t *testing.T) {
 	e.RecordFailed(engine.RecordInfo{TaskInfo: task3, Topic: "in"})
 	e.TaskRestarting(task3)
 	e.Warning(engine.WarningInfo{Pipeline: "tanks", Stage: "alerts", Code: "state.age"})
-	e.PollEnded(engine.PollInfo{TaskInfo: task3, Overrun: true})
+	poll := engine.PollInfo{TaskInfo: task3, Overrun: true}
+	poll.Duration = 3 * time.Second
+	e.PollEnded(poll)
+	poll = engine.PollInfo{TaskInfo: task3, Policy: pipeline.Retry}
+	poll.Err = errors.New("no answer")
+	e.PollEnded(poll)
 	// Two restores of one task: each tells how much it has applied so far.
 	for range 2 {
 		e.TaskFenced(task3)
@@ -67,9 +74,12 @@ func TestMetricsOfEvents(t *testing.T) {
 		`flechtwerk_commit_seconds_count` + stage + `} 2`,
 		`flechtwerk_newest_record_timestamp_seconds` + stage + `} 1.5`,
 		`flechtwerk_offset_commits_total` + stage + `} 1`,
+		`flechtwerk_poll_failures_total{pipeline="tanks",policy="retry",stage="alerts"} 1`,
 		`flechtwerk_poll_overruns_total` + stage + `} 1`,
+		`flechtwerk_poll_seconds_sum` + stage + `} 3`,
+		`flechtwerk_poll_seconds_count` + stage + `} 2`,
 		`flechtwerk_polls_total{outcome="ended",pipeline="tanks",stage="alerts"} 1`,
-		`flechtwerk_polls_total{outcome="failed",pipeline="tanks",stage="alerts"} 0`,
+		`flechtwerk_polls_total{outcome="failed",pipeline="tanks",stage="alerts"} 1`,
 		`flechtwerk_records_failed_total{pipeline="tanks",policy="fail",stage="alerts",topic="in"} 1`,
 		`flechtwerk_records_filtered_total` + stage + `} 2`,
 		`flechtwerk_records_in_total` + stage + `} 17`,
@@ -84,6 +94,36 @@ func TestMetricsOfEvents(t *testing.T) {
 		`flechtwerk_warnings_total{code="state.age",pipeline="tanks",stage="alerts"} 1`,
 	}
 	if diff := cmp.Diff(want, samples(t, m)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMetricsOfStatus(t *testing.T) {
+	m := NewMetrics(Version{})
+	m.Watch(func() engine.Status {
+		return engine.Status{Stages: []engine.StageStatus{
+			{Pipeline: "p", Stage: "t", Kind: "transformer", Tasks: []engine.TaskStatus{{Phase: "running"}, {Phase: "running"}, {Phase: "fencing"}}},
+			{Pipeline: "p", Stage: "x", Kind: "extractor", Polled: 7, Configs: []engine.ConfigStatus{
+				{Config: "a", State: engine.ConfigBackingOff}, {Config: "b", State: engine.ConfigFailed}, {Config: "c", State: engine.ConfigBackingOff},
+			}},
+		}}
+	}, func() store.Metrics { return store.Metrics{DiskBytes: 5, MemoryBytes: 6} })
+	var got []string
+	for _, line := range samples(t, m) {
+		if !strings.HasSuffix(line, " 0") {
+			got = append(got, line)
+		}
+	}
+	want := []string{
+		`flechtwerk_configs{pipeline="p",stage="x",state="backing_off"} 2`,
+		`flechtwerk_configs{pipeline="p",stage="x",state="failed"} 1`,
+		`flechtwerk_configs{pipeline="p",stage="x",state="ok"} 4`,
+		`flechtwerk_state_store_bytes 5`,
+		`flechtwerk_state_store_memory_bytes 6`,
+		`flechtwerk_tasks{phase="fencing",pipeline="p",stage="t"} 1`,
+		`flechtwerk_tasks{phase="running",pipeline="p",stage="t"} 2`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -92,7 +92,7 @@ func (p *program) run(ctx context.Context, paths []string, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	metrics.Watch(e)
+	metrics.Watch(e.Status, e.StoreMetrics)
 
 	r := running{engine: e, lines: lines, log: log, printed: f.print, kafka: settings.Kafka, printer: newRecordPrinter(p.stdout, set.Topics)}
 	if settings.HTTPListen != "" {
