@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"sync"
 	"time"
 
@@ -278,9 +279,9 @@ func jitter(key string, every time.Duration) time.Duration {
 	if window <= 0 || key == defaultConfig {
 		return 0
 	}
-	h := fnv.New32a()
-	h.Write([]byte(key))
-	return time.Duration(int64(h.Sum32()) % int64(window))
+	// A hash that spreads keys which differ in one letter, as those of configs do.
+	sum := sha256.Sum256([]byte(key))
+	return time.Duration(binary.BigEndian.Uint64(sum[:8]) % uint64(window))
 }
 
 // defaultConfig is the key of the config of an extractor without configs.
