@@ -146,6 +146,7 @@ func (w *polls) poll(round, hard context.Context, key string) error {
 		if !active(config) {
 			return nil
 		}
+		c.renew(config)
 		due, err := c.due(config)
 		if err != nil {
 			err = c.ended(PollInfo{TaskInfo: w.task.info, Config: key}, err)
@@ -205,6 +206,15 @@ type cycle struct {
 	assigned time.Time
 	failures int
 	retry    time.Time // not before, after a failure; zero after a success
+	config   []byte    // as it was at the last poll
+}
+
+// renew ends the wait of a config that failed and has been changed since: it may well be mended.
+func (c *cycle) renew(config []byte) {
+	if !c.retry.IsZero() && !bytes.Equal(c.config, config) {
+		c.retry = time.Now()
+	}
+	c.config = config
 }
 
 func (c *cycle) start() error {

@@ -64,3 +64,39 @@ func TestStatusOfConfigs(t *testing.T) {
 		})
 	}
 }
+
+// A config that fails and is changed is tried at once, however long it would have waited.
+func TestAFailedConfigThatChangesIsTriedAtOnce(t *testing.T) {
+	r := newRig(t)
+	topic := &pipeline.Topic{}
+	topic.Name = r.topic("configs", 1, "cleanup.policy=compact")
+	put := func(value string) {
+		t.Helper()
+		if err := engine.WriteKeys(t.Context(), r.kafk, topic, []engine.KeyRecord{{Key: "a", Value: []byte(value)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(`{"url":"wrong"}`)
+	x := &pipeline.Extractor{Name: "source", ApplicationID: r.id, Every: 10 * time.Millisecond, ConfigTopics: []*pipeline.Topic{topic}, Timeout: time.Minute,
+		OnError: pipeline.Retry, Retry: pipeline.Backoff{Min: time.Hour, Max: time.Hour}}
+	o := engine.Options{Kafka: r.kafk, State: engine.State{InMemory: true}}
+	poll := source(func(ctx context.Context, p *stream.Poll) error {
+		if string(p.Config.Value) != `{"url":"right"}` {
+			return errors.New("no such page")
+		}
+		return nil
+	})
+	o.Handlers.Source = func(*pipeline.Pipeline, *pipeline.Extractor) (stream.Source, error) { return poll, nil }
+	i := r.launch(o, nil, &pipeline.Pipeline{Name: "test", File: "test.yaml", Vars: []byte("{}"), Extractors: []*pipeline.Extractor{x}})
+	i.log.await(t, "0 polled a pages 0 err no such page", 1)
+	put(`{"url":"other"}`)
+	i.log.await(t, "0 polled a pages 0 err no such page", 2)
+	put(`{"url":"right"}`)
+	i.log.await(t, "0 polled a pages 0 err <nil>", 2)
+	if err := i.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n := i.log.count("0 polled a pages 0 err no such page"); n != 2 {
+		t.Errorf("%d polls failed, want 2", n)
+	}
+}

@@ -180,12 +180,12 @@ func printCounts(names []string, counts map[string]int) string {
 func (s *stage) ensureChangelog(ctx context.Context, adm *kadm.Client, topics kadm.TopicDetails) error {
 	if t, ok := topics[s.changelog]; !ok || t.Err != nil {
 		compact := "compact"
-		created, err := adm.CreateTopic(ctx, s.partitions, -1, map[string]*string{"cleanup.policy": &compact}, s.changelog)
+		_, err := adm.CreateTopic(ctx, s.partitions, -1, map[string]*string{"cleanup.policy": &compact}, s.changelog)
 		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 			return fmt.Errorf("create changelog %s: %w", s.changelog, err)
 		}
 		if err == nil {
-			s.engine.o.Events.TopicCreated(TopicInfo{Topic: s.changelog, Partitions: int(created.NumPartitions)})
+			s.engine.o.Events.TopicCreated(TopicInfo{Topic: s.changelog, Partitions: int(s.partitions)})
 		}
 	}
 	// Several instances may start at once, and a new topic takes a moment to be known everywhere.
