@@ -50,7 +50,7 @@ f.yaml:10:38: script.unknown_name: nothing is called "vras" here → did you mea
 		"import":           {"import x from 'y'", "f.yaml:10:5: script.import_not_supported: import is not supported yet → put shared code into functions"},
 		"export":           {"export function* transform() {}", "f.yaml:10:5: script.syntax: export stands only in a file of its own → a body is written without a function around it"},
 		"fetch":            {"fetch('http://x')", "f.yaml:10:5: script.not_supported: fetch is not supported yet"},
-		"json":             {"json.parse('1')", "f.yaml:10:5: script.not_supported: json is not supported yet → use JSON"},
+		"xml":              {"xml.parse('<a/>')", "f.yaml:10:5: script.not_supported: xml is not supported yet"},
 		"eval":             {"eval('1')", "f.yaml:10:5: script.unknown_name: eval is not there → write the code where it runs"},
 		"Function":         {"new Function('1')", "f.yaml:10:9: script.unknown_name: Function is not there → write the function where it is used"},
 		"setTimeout":       {"setTimeout(() => 1)", "f.yaml:10:5: script.unknown_name: setTimeout is not there → there are no timers in a body"},

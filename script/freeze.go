@@ -175,7 +175,7 @@ func (f *freezer) overriddenBy(o *goja.Object) (names []string) {
 	for _, name := range overridden {
 		descriptor, err := f.lookup(goja.Undefined(), o, f.rt.ToValue(name))
 		must(err)
-		if d, ok := descriptor.(*goja.Object); ok && d.Get("value") != nil {
+		if d, ok := descriptor.(*goja.Object); ok && d.Get("value") != nil && d.Get("configurable").ToBoolean() {
 			names = append(names, name)
 		}
 	}
@@ -232,6 +232,9 @@ func (f *freezer) collectOwn(path string, value goja.Value, found *[]*goja.Objec
 	case "Object":
 		if what, _ := notPlain(o); what != "" {
 			panic(f.rt.NewGoError(cannotFreeze(path, what)))
+		}
+		if isURL(o) {
+			panic(f.rt.NewGoError(cannotFreeze(path, "a URL")))
 		}
 	}
 	*found = append(*found, o)

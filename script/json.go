@@ -74,10 +74,14 @@ type stringifier struct {
 	gap     string
 	indent  string
 	open    []*goja.Object
+	bigs    bool // a BigInt is written as its digits
 }
 
 func (v *vm) jsonStringify(call goja.FunctionCall) goja.Value {
-	s := stringifier{vm: v}
+	return v.stringify(call, stringifier{vm: v})
+}
+
+func (v *vm) stringify(call goja.FunctionCall, s stringifier) goja.Value {
 	if f, ok := goja.AssertFunction(call.Argument(1)); ok {
 		s.replace = f
 	} else if list, ok := call.Argument(1).(*goja.Object); ok && list.ClassName() == "Array" {
@@ -151,6 +155,8 @@ func (s *stringifier) property(holder *goja.Object, name string, value goja.Valu
 		}
 	case goja.IsString(value):
 		s.dst = rawjson.AppendString(s.dst, value.String())
+	case goja.IsBigInt(value) && s.bigs:
+		s.dst = append(s.dst, value.String()...)
 	case goja.IsBigInt(value):
 		s.vm.fail("TypeError", "Do not know how to serialize a BigInt")
 	default:

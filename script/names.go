@@ -183,13 +183,16 @@ func (r *rewriter) declareBlock(list []ast.Statement, b binding) {
 	}
 }
 
-// builtinNames are the names that every VM has.
+// builtinNames are the names that every VM has, and those of the standard library.
 var builtinNames = sync.OnceValue(func() map[string]bool {
 	names := map[string]bool{}
 	for _, name := range goja.New().GlobalObject().GetOwnPropertyNames() {
 		if _, refused := refusedNames[name]; !refused {
 			names[name] = true
 		}
+	}
+	for name := range library {
+		names[name] = true
 	}
 	return names
 })
@@ -213,8 +216,5 @@ var refusedNames = map[string]string{
 
 // laterNames belong to the language but not yet to the engine.
 var laterNames = map[string]string{
-	"fetch": "", "configs": "", "memo": "", "memory": "", "json": "use JSON", "URL": "", "URLSearchParams": "", "TextEncoder": "", "TextDecoder": "",
-	"structuredClone": "", "equal": "", "hash": "", "hmac": "", "hex": "", "base64": "", "gunzip": "", "inflate": "", "inflateRaw": "",
-	"unzip": "", "csv": "", "xml": "", "protobuf": "", "num": "use Number", "time": "use Date", "murmur2": "", "log": "use console",
-	"metrics": "", "tables": "", "timer": "", "Timer": "", "window": "", "result": "", "response": "",
+	"fetch": "", "unzip": "", "xml": "", "protobuf": "", "tables": "", "timer": "", "Timer": "", "window": "", "result": "", "response": "",
 }

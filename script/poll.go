@@ -139,6 +139,7 @@ const defaultGrace = time.Second
 func (r *run) run() (err error, reusable bool) {
 	v := r.vm
 	v.messages, v.arena, v.index = &r.page.Messages, &r.arena, 0
+	v.configs = r.poll.Configs
 	v.values.begin()
 	v.proceed, v.keep = r.proceed, r.boundary
 	v.defaultTimestamp = v.now

@@ -110,7 +110,7 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 			}
 		}
 		v := t.vm
-		v.messages, v.arena = &batch.Messages, &batch.Arena
+		v.messages, v.arena, v.configs = &batch.Messages, &batch.Arena, batch.Configs
 		stop := t.watch(ctx, v)
 		_, err := t.loop(goja.Undefined())
 		if err == nil {

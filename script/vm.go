@@ -31,6 +31,12 @@ type Env struct {
 	StateCache int
 	// Console takes what a script prints: level is debug, info, warn or error.
 	Console func(level, text string)
+	// Log takes what a script logs: level is info or warn. The fields are in the script's order.
+	Log func(level, text string, fields []Field)
+	// Count adds n, which is not negative, to what the script counts under name.
+	Count func(name string, n float64)
+	// Memory is shared by all that run the stage in this process; nil is one for each Transform or Source.
+	Memory *Memory
 }
 
 const (
@@ -55,6 +61,8 @@ type vm struct {
 	handler  *goja.Object
 	slab     []message
 	initial  []byte
+	configs  stream.Configs   // of the batch or poll under way
+	urls     *[2]*goja.Object // URL and URLSearchParams, once made
 
 	// The call under way.
 	messages *[]stream.Message
@@ -94,7 +102,11 @@ func newVM(p *Program, env *Env) (*vm, error) {
 	if kind, _, err := rawjson.Check(v.initial, nil); err != nil || kind != rawjson.Object {
 		return nil, fmt.Errorf("initial state of stage %s: not a JSON object: %v", env.Stage, err)
 	}
+	if env.Memory == nil {
+		env.Memory = NewMemory()
+	}
 	limitBuiltins(v)
+	findBytes(v)
 	replaceJSON(v)
 	f := newFreezer(rt)
 	f.builtins()
@@ -131,7 +143,7 @@ func newVM(p *Program, env *Env) (*vm, error) {
 		args = append(args, v.native("emit", 0, v.emitter(p.messages[i])))
 	}
 	for _, name := range p.builtins {
-		args = append(args, rt.GlobalObject().Get(name))
+		args = append(args, v.named(name, f))
 	}
 
 	outer, err := rt.RunProgram(p.code)
