@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/flechtwerk/flechtwerk/engine"
 	"github.com/flechtwerk/flechtwerk/engine/enginetest"
@@ -531,9 +530,7 @@ func TestP8StaleMemberCannotCommit(t *testing.T) {
 	held, release := r.fake.Hold(enginetest.Which{Key: heartbeat, Count: -1})
 	defer release()
 	held.Wait(t, 1)
-	if _, err := r.fake.Cluster.WaitGroupInfo(t.Context(), r.id, func(g *kfake.GroupInfo) bool { return len(g.Members) == 0 }); err != nil {
-		t.Fatal(err)
-	}
+	r.fake.WaitGroupEmpty(t, r.id)
 	close(goOn)
 	i.log.await(t, "0 abort", 1)
 	held.Remove()

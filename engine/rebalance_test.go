@@ -10,7 +10,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/flechtwerk/flechtwerk/engine"
@@ -428,9 +427,7 @@ func TestR7GroupLostAndBack(t *testing.T) {
 			held, release := r.fake.Hold(enginetest.Which{Key: heartbeat, Count: -1})
 			defer release()
 			held.Wait(t, 1)
-			if _, err := r.fake.Cluster.WaitGroupInfo(t.Context(), r.id, func(g *kfake.GroupInfo) bool { return len(g.Members) == 0 }); err != nil {
-				t.Fatal(err)
-			}
+			r.fake.WaitGroupEmpty(t, r.id)
 			r.put(in, 0, "a", []byte("1")) // handled by a member that is out: it must not count
 			r.put(in, 1, "b", []byte("0"))
 			held.Remove()

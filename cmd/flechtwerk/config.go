@@ -146,7 +146,8 @@ func (t *configTopic) judge(key string, value []byte) verdict {
 	v := verdict{Stages: []string{}}
 	for i := range t.readers {
 		r := &t.readers[i]
-		own, err := true, error(nil)
+		own := true
+		var err error
 		if r.extractor == nil {
 			_, err = (*pipeline.ConfigSpec)(nil).Fill(value)
 		} else {

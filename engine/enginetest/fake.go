@@ -158,3 +158,13 @@ func (c *connection) Close() error {
 	c.fake.mu.Unlock()
 	return c.Conn.Close()
 }
+
+// WaitGroupEmpty returns when the group has no members; after 30 seconds the test fails.
+func (f *Fake) WaitGroupEmpty(t testing.TB, group string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := f.Cluster.WaitGroupInfo(ctx, group, func(g *kfake.GroupInfo) bool { return len(g.Members) == 0 }); err != nil {
+		t.Fatalf("group %s still has members: %v", group, err)
+	}
+}
