@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -106,11 +107,11 @@ func (g *group) run(ctx context.Context) error {
 	return err
 }
 
-// do runs op on the polling goroutine, between two polls.
-func (g *group) do(op func()) {
+// do runs op on the polling goroutine, between two polls, unless ctx is done first.
+func (g *group) do(ctx context.Context, op func()) {
 	select {
 	case g.ops <- op:
-	case <-g.hard.Done():
+	case <-ctx.Done():
 		return
 	}
 	g.wake.Lock()
@@ -167,6 +168,26 @@ func (s *stage) warn(code, text string) {
 	s.engine.o.Events.Warning(WarningInfo{Pipeline: s.pipeline.Name, Stage: s.name, Code: code, Text: text})
 }
 
+// grown judges a partition number that was not there at the start. A stage of one input and without state takes it up.
+func (s *stage) grown(p int32, added map[string][]int32) error {
+	if p < s.partitions || s.changelog == "" && len(s.topics) == 1 {
+		return nil
+	}
+	var topics []string
+	for topic, partitions := range added {
+		if slices.Contains(partitions, p) {
+			topics = append(topics, topic)
+		}
+	}
+	slices.Sort(topics)
+	what := "the inputs' partitions must be the same; give all of them the same count and start again"
+	if s.changelog != "" {
+		what = fmt.Sprintf("changelog %s has %d, and a key's state cannot move with its records; use a topic of the new size and another application_id", s.changelog, s.partitions)
+	}
+	return fmt.Errorf("%w: %s/%s: %s has grown from %d partitions to at least %d: %s", ErrSurroundings, s.pipeline.Name, s.name,
+		strings.Join(topics, ", "), s.partitions, p+1, what)
+}
+
 // assigned makes a task of each new partition number and fences it, before kgo fetches offsets (E3).
 func (g *group) assigned(ctx context.Context, cl *kgo.Client, added map[string][]int32) {
 	<-g.made
@@ -176,9 +197,8 @@ func (g *group) assigned(ctx context.Context, cl *kgo.Client, added map[string][
 	g.mu.Lock()
 	g.joined = true
 	for _, p := range numbers(added) {
-		if p >= g.s.partitions {
-			go g.s.engine.fail(fmt.Errorf("%w: %s/%s: an input topic has grown beyond %d partitions, and a key's state cannot move with its records; "+
-				"use a topic of the new size and another application_id", ErrSurroundings, g.s.pipeline.Name, g.s.name, g.s.partitions))
+		if err := g.s.grown(p, added); err != nil {
+			go g.s.engine.fail(err)
 			continue
 		}
 		if g.closed || g.tasks[p] != nil {

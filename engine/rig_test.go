@@ -239,6 +239,7 @@ type handler func(r *stream.Record, state []byte) (out []stream.Message, next []
 // transform runs a handler as stream.Transform says.
 type transform struct {
 	handle   handler
+	before   func(context.Context)
 	stateful bool
 }
 
@@ -246,6 +247,9 @@ func (h *transform) Forget() {}
 func (h *transform) Close()  {}
 
 func (h *transform) Run(ctx context.Context, b *stream.Batch) error {
+	if h.before != nil {
+		h.before(ctx)
+	}
 	overlay := map[string][]byte{}
 	from := map[string]int{}
 	for i := range b.Records {
@@ -303,6 +307,7 @@ type stageSpec struct {
 	onInvalid pipeline.Policy
 	formats   stream.Topic
 	change    func(*pipeline.Transformer)
+	before    func(context.Context) // runs before a batch is handled
 }
 
 // count is a handler that numbers the records of each key and sends `n:value` on.
@@ -362,7 +367,7 @@ func (r *rig) startWith(dir string, change func(*engine.Options), specs ...stage
 			s.change(t)
 		}
 		p.Transformers = append(p.Transformers, t)
-		bodies[t.Name] = &transform{handle: s.handle, stateful: !s.stateless}
+		bodies[t.Name] = &transform{handle: s.handle, before: s.before, stateful: !s.stateless}
 	}
 	if dir == "" {
 		dir = r.t.TempDir()

@@ -402,7 +402,7 @@ func (t *task) seek(offsets []Offset) error {
 		to[o.Topic] = map[int32]kgo.EpochOffset{t.partition: {Epoch: -1, Offset: o.Offset}}
 	}
 	sought := make(chan struct{})
-	t.g.do(func() {
+	t.g.do(t.soft, func() {
 		t.g.client.SetOffsets(to)
 		close(sought)
 	})
