@@ -31,6 +31,7 @@ type example struct {
 	t       *testing.T
 	process *enginetest.Process
 	address string // of HTTP
+	kafka   string
 }
 
 func run(t *testing.T, file, print string) *example {
@@ -41,11 +42,13 @@ func run(t *testing.T, file, print string) *example {
 		Args: []string{"run", file, "--dev", "--print", print, "--log-format", "json", "-s", "http.listen=127.0.0.1:0"},
 	})
 	e.process.Stderr.WaitFor(t, 0, "the address of HTTP", func(line string) bool {
-		var l struct{ Address string }
+		var l struct{ Address, Kafka string }
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
 			t.Errorf("a line of the log is no JSON: %s", line)
 		}
-		e.address = l.Address
+		if e.address = l.Address; l.Kafka != "" {
+			e.kafka = l.Kafka
+		}
 		return l.Address != ""
 	})
 	return e
@@ -75,21 +78,40 @@ func (e *example) stop() {
 	}
 }
 
+// command runs another flechtwerk on the Kafka of the example and answers its output.
+func (e *example) command(status int, args ...string) string {
+	e.t.Helper()
+	p := enginetest.Start(e.t, enginetest.Command{
+		Path: enginetest.Build(e.t, "github.com/flechtwerk/flechtwerk/cmd/flechtwerk"),
+		Args: append(args, "-s", "kafka.brokers="+e.kafka),
+	})
+	if got := p.Status(); got != status {
+		e.t.Fatalf("flechtwerk %v: exit status %d, want %d:\n%s", args, got, status, p.Stderr)
+	}
+	return p.Stdout.String()
+}
+
+// get is what HTTP answers.
+func (e *example) get(path string, status int) string {
+	e.t.Helper()
+	resp, err := http.Get("http://" + e.address + path)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != status {
+		e.t.Fatalf("%s: %d %v", path, resp.StatusCode, err)
+	}
+	return string(text)
+}
+
 // await returns when the sample of /metrics has the value.
 func (e *example) await(sample string, value int) {
 	e.t.Helper()
 	want := fmt.Sprintf("%s %d\n", sample, value)
 	for range 3000 {
-		resp, err := http.Get("http://" + e.address + "/metrics")
-		if err != nil {
-			e.t.Fatal(err)
-		}
-		text, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil {
-			e.t.Fatal(err)
-		}
-		if strings.Contains(string(text), want) {
+		if strings.Contains(e.get("/metrics", http.StatusOK), want) {
 			return
 		}
 		select {
@@ -209,4 +231,145 @@ func TestVelocityCheck(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// The solar plants of a config topic: those that the seed has, and those that come, change and go while the pipeline runs.
+func TestSolarSites(t *testing.T) {
+	t.Parallel()
+	// A height that an almanac knows: at the equinox of 2024 the sun stood over the equator, at 03:06 UTC at about 135.4° east.
+	if h := sunHeight(0, 135.4, time.Date(2024, 3, 20, 3, 6, 0, 0, time.UTC)); h < 0.9999 {
+		t.Fatalf("the sun is %v high where it stood in the zenith", h)
+	}
+	now := time.Now().UTC()
+	noon := 180 - 15*(float64(now.Hour())+float64(now.Minute())/60) // the meridian where it is noon, so that the plant delivers
+	plant := func(latitude any, more string) string {
+		return fmt.Sprintf(`{"latitude":%v,"longitude":%v,"kwp":30,"every":"100ms"%s}`, latitude, noon, more)
+	}
+	const configs = `flechtwerk_configs{pipeline="solar-sites",stage="plants",state=%q}`
+	polled := func(e *example, ok, backingOff int) {
+		t.Helper()
+		e.await(fmt.Sprintf(configs, "ok"), ok)
+		e.await(fmt.Sprintf(configs, "backing_off"), backingOff)
+	}
+	const file = "solar-sites.yaml"
+	e := run(t, file, "solar-power")
+	polled(e, 4, 0) // the wind park is none
+
+	e.command(0, "config", "put", file, "noon", plant(0, ""))
+	of := func(key string) []solar {
+		t.Helper()
+		var out []solar
+		for _, line := range e.process.Stdout.All() {
+			var r struct {
+				Key   string
+				Value solar
+			}
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatalf("%v: %s", err, line)
+			}
+			if r.Key == key {
+				out = append(out, r.Value)
+			}
+		}
+		return out
+	}
+	wait := func(key string, n int) {
+		t.Helper()
+		e.process.Stdout.WaitFor(t, 0, fmt.Sprintf("%d records of %s", n, key), func(line string) bool {
+			if strings.Contains(line, `"key":"`+key+`"`) {
+				n--
+			}
+			return n <= 0
+		})
+	}
+	wait("noon", 3)
+	polled(e, 5, 0)
+
+	// P5: a suspended config is not polled and keeps its state.
+	e.command(0, "config", "put", file, "noon", plant(0, `,"suspended":true`))
+	polled(e, 4, 0)
+	var state struct{ KWh json.Number }
+	if text := e.command(0, "state", "get", file, "plants", "noon"); json.Unmarshal([]byte(text), &state) != nil {
+		t.Fatalf("the state is %s", text)
+	}
+	e.process.Stdout.Wait(t, 0, `"kwh":`+state.KWh.String()+"}")
+	before := len(of("noon"))
+	e.command(0, "config", "put", file, "noon", plant(0, ""))
+	wait("noon", before+2)
+
+	// One that cannot be calculated backs off alone, until it is mended.
+	e.command(2, "config", "put", file, "other", `{"latitude":0,"longitude":0}`)
+	e.command(0, "config", "put", file, "other", plant(`"north"`, ""))
+	polled(e, 5, 1)
+	if text := e.get("/readyz", 200); !strings.Contains(text, `"config": "other"`) || !strings.Contains(text, "latitude is no number") {
+		t.Errorf("/readyz says %s", text)
+	}
+	e.command(0, "config", "put", file, "other", plant(0, ""))
+	polled(e, 6, 0)
+	wait("other", 2)
+
+	// A tombstone ends the polls.
+	e.command(0, "config", "delete", file, "noon", "other")
+	polled(e, 4, 0)
+	for _, key := range []string{"berlin-adlershof", "almeria", "quito", "alice-springs"} {
+		wait(key, 1)
+	}
+	e.stop()
+
+	sites := map[string]site{"noon": {0, noon, 30}, "other": {0, noon, 30}, "berlin-adlershof": {52.4316, 13.5331, 120},
+		"almeria": {36.8381, -2.4597, 2500}, "quito": {-0.1807, -78.4678, 80}, "alice-springs": {-23.6980, 133.8807, 450}}
+	for key, s := range sites {
+		kwh, last := 0.0, time.Time{}
+		for _, r := range of(key) {
+			if want := s.power(r.At); math.Abs(r.KW-want) > 1e-6*s.kwp {
+				t.Errorf("%s at %v: %v kW, want %v", key, r.At, r.KW, want)
+			}
+			if !last.IsZero() {
+				kwh += s.power(last) * r.At.Sub(last).Hours() // less than a minute, so one step
+			}
+			if last = r.At; math.Abs(r.KWh-kwh) > 1e-6*s.kwp {
+				t.Errorf("%s at %v: %v kWh, want %v", key, r.At, r.KWh, kwh)
+			}
+			if r.Site != key {
+				t.Errorf("a record of %s has the site %s", key, r.Site)
+			}
+		}
+	}
+	if n := len(of("berlin-tegel")); n != 0 {
+		t.Errorf("the wind park has %d records", n)
+	}
+	if r := of("noon"); r[len(r)-1].KW < 20 {
+		t.Errorf("at noon %v", r[len(r)-1])
+	}
+}
+
+// solar is a record of solar-power.
+type solar struct {
+	Site    string
+	At      time.Time
+	KW, KWh float64
+}
+
+type site struct{ latitude, longitude, kwp float64 }
+
+func (s site) power(at time.Time) float64 {
+	h := sunHeight(s.latitude, s.longitude, at)
+	if h <= 0 {
+		return 0
+	}
+	return s.kwp * 1.098 * h * math.Exp(-0.057/h) * (1 - 0.14)
+}
+
+// sunHeight is the sine of the sun's height over the horizon, as solar-sites.yaml calculates it.
+func sunHeight(latitude, longitude float64, at time.Time) float64 {
+	radians := func(degrees float64) float64 { return degrees * math.Pi / 180 }
+	d := float64(at.UnixMilli()-946728000000) / 86400000
+	anomaly := radians(357.529 + 0.98560028*d)
+	along := radians(280.459 + 0.98564736*d + 1.915*math.Sin(anomaly) + 0.02*math.Sin(2*anomaly))
+	tilt := radians(23.439 - 0.00000036*d)
+	ascension := math.Atan2(math.Cos(tilt)*math.Sin(along), math.Cos(along))
+	declination := math.Asin(math.Sin(tilt) * math.Sin(along))
+	hour := radians(15*(18.697374558+24.06570982441908*d)+longitude) - ascension
+	lat := radians(latitude)
+	return math.Sin(lat)*math.Sin(declination) + math.Cos(lat)*math.Cos(declination)*math.Cos(hour)
 }
