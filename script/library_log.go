@@ -9,11 +9,19 @@ import (
 	"github.com/dop251/goja"
 )
 
-// Field is a member of what a script logs. Value is a string, bool, float64, json.RawMessage or nil.
+// Field is a member of what a script logs. Value is a string, bool, float64, JSON or nil.
 type Field struct {
 	Name  string
 	Value any
 }
+
+// JSON is a JSON text that stays one in a log of JSON lines, and is text in all others.
+type JSON string
+
+func (j JSON) String() string { return string(j) }
+
+// MarshalJSON implements json.Marshaler.
+func (j JSON) MarshalJSON() ([]byte, error) { return []byte(j), nil }
 
 const (
 	maxLogFields   = 64
@@ -88,7 +96,7 @@ func (v *vm) loggable(value goja.Value) any {
 	}
 	text := inspect(v, value)
 	if len(text) <= maxLogValue && json.Valid([]byte(text)) {
-		return json.RawMessage(text)
+		return JSON(text)
 	}
 	return cut(text, maxLogValue)
 }

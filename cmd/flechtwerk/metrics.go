@@ -24,6 +24,7 @@ type Metrics struct {
 	restarts, warnings                           *prometheus.CounterVec
 	commitSeconds, pollSeconds                   *prometheus.HistogramVec
 	newest                                       *prometheus.GaugeVec
+	scriptCounts                                 *prometheus.CounterVec
 
 	stages   sync.Map // stageName → *stageMetrics
 	restores sync.Map // taskName → int64, the records that the running restore has told of
@@ -68,6 +69,7 @@ func NewMetrics(version Version) *Metrics {
 	m.pollFailures = counter("poll_failures_total", "Polls of extractors that failed, by what on_error did.", "policy")
 	m.overruns = counter("poll_overruns_total", "Polls that took longer than every.")
 	m.warnings = counter("warnings_total", "Warnings of the engine.", "code")
+	m.scriptCounts = counter("script_count_total", "What scripts count with metrics.count, each time that they ran.", "name")
 	m.commitSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "flechtwerk_commit_seconds",
 		Help:    "Time from the beginning of a committed transaction to its confirmed end.",

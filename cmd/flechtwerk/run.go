@@ -85,7 +85,7 @@ func (p *program) run(ctx context.Context, paths []string, f runFlags) error {
 		ShutdownTimeout: settings.ShutdownTimeout,
 		InstanceID:      settings.InstanceID,
 		CreateTopics:    f.dev,
-		Handlers:        compiled.handlers(time.Now, log),
+		Handlers:        compiled.handlers(time.Now, log, metrics),
 		Events:          engine.Tee(lines.Events(), metrics.Events()),
 		Now:             time.Now,
 	})

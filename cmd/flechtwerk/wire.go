@@ -73,18 +73,18 @@ func (b *bodies) facts(s pipeline.Stage) (pipeline.Facts, bool) {
 	if program == nil {
 		return pipeline.Facts{}, false
 	}
-	return pipeline.Facts{YieldsMessage: program.YieldsMessage(), NamesState: program.NamesState()}, true
+	return pipeline.Facts{YieldsMessage: program.YieldsMessage(), NamesState: program.NamesState(), NamesConfigs: program.NamesConfigs()}, true
 }
 
 // handlers is the table from what a stage says to what runs it.
-func (b *bodies) handlers(now func() time.Time, log *slog.Logger) engine.Handlers {
+func (b *bodies) handlers(now func() time.Time, log *slog.Logger, metrics *Metrics) engine.Handlers {
 	return engine.Handlers{
 		Transform: func(p *pipeline.Pipeline, t *pipeline.Transformer) (engine.Body, error) {
 			program := b.programs[&t.Transform]
 			if program == nil {
 				return engine.Body{}, errors.New("the stage has no transform")
 			}
-			env := scriptEnv(p, t.Name, t.OutputTopics, t.Initial, t.Timeout, now, log)
+			env := scriptEnv(p, t.Name, t.OutputTopics, t.Initial, t.Timeout, now, log, metrics)
 			return engine.Body{
 				New:      func() (stream.Transform, error) { return program.NewTransform(env) },
 				Stateful: program.NamesState(),
@@ -95,12 +95,12 @@ func (b *bodies) handlers(now func() time.Time, log *slog.Logger) engine.Handler
 			if program == nil {
 				return nil, errors.New("the stage has no poll")
 			}
-			return program.NewSource(scriptEnv(p, x.Name, x.OutputTopics, x.Initial, x.Timeout, now, log))
+			return program.NewSource(scriptEnv(p, x.Name, x.OutputTopics, x.Initial, x.Timeout, now, log, metrics))
 		},
 	}
 }
 
-func scriptEnv(p *pipeline.Pipeline, stage string, outputs []*pipeline.Topic, initial []byte, timeout time.Duration, now func() time.Time, log *slog.Logger) script.Env {
+func scriptEnv(p *pipeline.Pipeline, stage string, outputs []*pipeline.Topic, initial []byte, timeout time.Duration, now func() time.Time, log *slog.Logger, metrics *Metrics) script.Env {
 	env := script.Env{Stage: p.Name + "/" + stage, Vars: p.Vars, Initial: initial, Timeout: timeout, Now: now}
 	for _, t := range outputs {
 		env.Outputs = append(env.Outputs, &t.Topic)
@@ -109,5 +109,15 @@ func scriptEnv(p *pipeline.Pipeline, stage string, outputs []*pipeline.Topic, in
 	env.Console = func(level, text string) {
 		log.Log(context.Background(), levels[level], text)
 	}
+	env.Log = func(level, text string, fields []script.Field) {
+		attrs := make([]slog.Attr, len(fields))
+		for i, f := range fields {
+			attrs[i] = slog.Any(f.Name, f.Value)
+		}
+		// In a group, so that no name of a script meets one of the log's own.
+		log.LogAttrs(context.Background(), levels[level], text, slog.Attr{Key: "fields", Value: slog.GroupValue(attrs...)})
+	}
+	env.Count = metrics.ScriptCounts(p.Name, stage)
+	env.Memory = script.NewMemory()
 	return env
 }
