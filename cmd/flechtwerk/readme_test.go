@@ -14,7 +14,7 @@ import (
 var block = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
 
 // documents are the texts whose examples must hold.
-var documents = []string{"README.md", "DESIGN.md", "CHANGELOG.md"}
+var documents = []string{"README.md", "DESIGN.md", "CHANGELOG.md", "docs/extractors.md"}
 
 // TestDocumentsPipelinesAreValid loads every pipeline that a document shows.
 func TestDocumentsPipelinesAreValid(t *testing.T) {
@@ -52,7 +52,7 @@ func TestDocumentsLinksLead(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, l := range link.FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join("..", "..", l[1])); err != nil {
+			if _, err := os.Stat(filepath.Join("..", "..", filepath.Dir(name), l[1])); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

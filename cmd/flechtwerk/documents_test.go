@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestDocumentsCommandsWork runs every command of docs/extractors.md, in its order, on its pipelines and files.
+func TestDocumentsCommandsWork(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "extractors.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	v := &verbs{t: t, kafka: broker(t)}
+	parts := regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1)
+	ran := 0
+	for _, part := range parts {
+		switch part[1] {
+		case "yaml":
+			file := regexp.MustCompile(`^pipeline: (\S+)`).FindStringSubmatch(part[2])[1] + ".yaml"
+			write(t, ".", file, part[2])
+			v.want(0, "0 errors, 0 warnings in 1 file\n", "", "validate", file)
+		case "json":
+			write(t, ".", "regions.ndjson", part[2])
+		}
+	}
+	for _, part := range parts {
+		if part[1] != "sh" {
+			continue
+		}
+		for line := range strings.Lines(part[2]) {
+			args := words(strings.TrimSpace(line))
+			if args[0] != "flechtwerk" {
+				t.Fatalf("a command of another program: %s", line)
+			}
+			ran++
+			if args[1] == "run" {
+				s := start(t, append(args[1:], "-s", "kafka.brokers="+v.kafka, "-s", "http.listen=off", "--log-level", "debug")...)
+				s.stderr.WaitFor(t, 0, "a poll of the config fr", func(line string) bool {
+					return strings.Contains(line, "transaction committed") && strings.Contains(line, "config=fr ")
+				})
+				if status := s.stop(); status != 0 {
+					t.Errorf("%s: exit status %d:\n%s", line, status, s.stderr.String())
+				}
+				continue
+			}
+			if got := v.run(args[1:]...); got.status != 0 || got.stdout == "" || got.stderr != "" {
+				t.Errorf("%s: %+v", line, got)
+			}
+		}
+	}
+	if ran == 0 {
+		t.Error("there are no commands")
+	}
+}
+
+// words splits a command line as a shell does that knows single quotes only.
+func words(line string) []string {
+	var out []string
+	for i, piece := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			out = append(out, piece)
+			continue
+		}
+		out = append(out, strings.Fields(piece)...)
+	}
+	return out
+}
