@@ -79,7 +79,7 @@ func (c *configs) fill(ctx context.Context) error {
 	for i, t := range c.topics {
 		next, err := readTopic(ctx, c.s.engine.admin, t.Name, func(r *kgo.Record) error { return c.take(i, r) })
 		if err != nil {
-			return fmt.Errorf("configs: %w", err)
+			return surroundings(fmt.Errorf("configs: %w", err))
 		}
 		c.next[t.Name] = next
 	}
