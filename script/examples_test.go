@@ -1,0 +1,62 @@
+package script
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var runFence = regexp.MustCompile("(?ms)^```js run\n(.*?)^```$")
+
+// In a block that the documentation marks as run, each line that ends in a comment with an arrow is an expression and what
+// it gives; `throws code` is what it throws.
+func TestDocumentedExamples(t *testing.T) {
+	text, err := os.ReadFile("../docs/scripts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := runFence.FindAllSubmatchIndex(text, -1)
+	if len(blocks) < 20 {
+		t.Fatalf("%d blocks are marked as run; that is too few", len(blocks))
+	}
+	for _, at := range blocks {
+		line := 1 + bytes.Count(text[:at[2]], []byte("\n"))
+		t.Run(fmt.Sprint("line ", line), func(t *testing.T) {
+			runExample(t, line, string(text[at[2]:at[3]]))
+		})
+	}
+}
+
+func runExample(t *testing.T, line int, block string) {
+	var body strings.Builder
+	expressions := 0
+	for i, l := range strings.Split(block, "\n") {
+		expression, want, ok := strings.Cut(l, "// → ")
+		if !ok {
+			body.WriteString(l + "\n")
+			continue
+		}
+		expressions++
+		expression = strings.TrimSuffix(strings.TrimSpace(expression), ";")
+		if code, ok := strings.CutPrefix(want, "throws "); ok {
+			fmt.Fprintf(&body, "{ let code = 'nothing'; try { %s } catch (e) { code = e.code } if (code !== %q) console.error('line %d throws ' + code) }\n", expression, code, line+i)
+		} else {
+			fmt.Fprintf(&body, "{ const got = (%s); if (!equal(got, (%s))) console.error('line %d:', got) }\n", expression, want, line+i)
+		}
+	}
+	if expressions == 0 {
+		t.Error("the block shows no result")
+	}
+	env := Env{Now: func() time.Time { return time.UnixMilli(1767225600000) }, Console: func(_, text string) { t.Error(text) }}
+	tr := newTransform(t, env, body.String())
+	b := newBatch(t, nil, input{"tank-7", `{"id":9007199254740993,"level":4.50,"tags":["a","b"]}`})
+	b.Configs = configMap{"tank-7": `{"limit":85}`}
+	if err := tr.Run(context.Background(), b); err != nil {
+		t.Errorf("line %d: %v", line, err)
+	}
+}
