@@ -94,8 +94,16 @@ func refuse(code, hint, format string, args ...any) *refusal {
 	return &refusal{code: code, message: fmt.Sprintf(format, args...), hint: hint}
 }
 
-// throw throws err in the script.
-func (v *vm) throw(err error) { panic(v.rt.NewGoError(err)) }
+// throw throws err in the script. A refusal has its code there.
+func (v *vm) throw(err error) {
+	o := v.rt.NewGoError(err)
+	var native *refusal
+	if errors.As(err, &native) {
+		must(o.DefineDataProperty("name", v.rt.ToValue("Error"), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+		must(o.DefineDataProperty("code", v.rt.ToValue(native.code), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_TRUE))
+	}
+	panic(o)
+}
 
 // guard calls f, which may run code of the script's (a getter of an error's message, say), and lets nothing of it through:
 // neither an exception nor an interrupt.
