@@ -62,10 +62,10 @@ func TestP6EveryCountsFromTheStart(t *testing.T) {
 		var starts times
 		i := r.extract("", out, 10*time.Second, 1, []string{"default"}, func(ctx context.Context, p *stream.Poll) error {
 			starts.note()
-			time.Sleep(4 * time.Second) // the poll's work
+			enginetest.Pass(4 * time.Second) // the poll's work
 			return p.Commit(ctx, page(out, "k", number(t, p.Cursor), 1))
 		}, inMemory)
-		time.Sleep(45 * time.Second)
+		enginetest.Pass(45 * time.Second)
 		i.stopped()
 		starts.check(t, 0, 10*time.Second, 20*time.Second, 30*time.Second, 40*time.Second)
 		checkNumbers(t, r, out.Name, 4)
@@ -85,7 +85,7 @@ func TestP6OverrunStartsAtOnceAndIsTold(t *testing.T) {
 			if n := number(t, p.Cursor); n >= 2 {
 				work = time.Second
 			}
-			time.Sleep(work)
+			enginetest.Pass(work)
 			return p.Commit(ctx, page(out, "k", number(t, p.Cursor), 1))
 		}, inMemory, func(o *engine.Options) {
 			o.Events = engine.Tee(o.Events, engine.Events{PollEnded: func(i engine.PollInfo) {
@@ -94,7 +94,7 @@ func TestP6OverrunStartsAtOnceAndIsTold(t *testing.T) {
 				overruns = append(overruns, i.Overrun)
 			}})
 		})
-		time.Sleep(75 * time.Second)
+		enginetest.Pass(75 * time.Second)
 		i.stopped()
 		starts.check(t, 0, 25*time.Second, 50*time.Second, 60*time.Second, 70*time.Second)
 		mu.Lock()
@@ -128,7 +128,7 @@ func TestP6JitterIsTheSameAtEveryStart(t *testing.T) {
 					running = time.Now()
 				}})
 			})
-			time.Sleep(20 * time.Second)
+			enginetest.Pass(20 * time.Second)
 			i.stopped()
 			return first
 		}
@@ -154,12 +154,12 @@ func TestE3BackoffOfATaskThatCannotStart(t *testing.T) {
 		refused := r.fake.Fail(kerr.InvalidTransactionTimeout, enginetest.Which{Key: initProducerID, TxnID: r.id + "-0", Count: -1})
 		r.put(in, 0, "k", []byte("0"))
 		i := r.startWith("", inMemory, r.simple(in, out))
-		time.Sleep(5 * time.Minute)
+		enginetest.Pass(5 * time.Minute)
 		if n := i.log.count("0 restarting"); n < 30 || n > 90 {
 			t.Errorf("it tried %d times in five minutes", n)
 		}
 		refused.Remove()
-		time.Sleep(10 * time.Second)
+		enginetest.Pass(10 * time.Second)
 		i.stopped()
 		r.checkCounters(out.Name, 1)
 	})
@@ -178,7 +178,7 @@ func TestD7LaterOutagesAreWaitedOut(t *testing.T) {
 				i.wire.cut()
 				l := r.load(in, 2, 4, 100)
 				l.wait()
-				time.Sleep(outage)
+				enginetest.Pass(outage)
 				select {
 				case <-i.ended:
 					t.Fatalf("the engine ended with %v", i.err)
@@ -207,7 +207,7 @@ func TestE9FolderOfADayAgo(t *testing.T) {
 		a := r.start(dir, r.simple(in, out))
 		r.checkCounters(out.Name, 1)
 		a.stopped()
-		time.Sleep(25 * time.Hour)
+		enginetest.Pass(25 * time.Hour)
 		r.put(in, 0, "k", []byte("1"))
 		b := r.start(dir, r.simple(in, out))
 		r.checkCounters(out.Name, 2)

@@ -175,7 +175,7 @@ func TestD3InputGrows(t *testing.T) {
 		if _, err := kadm.NewClient(r.cl).UpdatePartitions(t.Context(), 3, in); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Minute) // metadata is looked at every few minutes
+		enginetest.Pass(10 * time.Minute) // metadata is looked at every few minutes
 		select {
 		case <-i.ended:
 		default:
@@ -205,7 +205,7 @@ func TestStatelessInputGrows(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.put(in, 2, "k", []byte("0"))
-		time.Sleep(10 * time.Minute)
+		enginetest.Pass(10 * time.Minute)
 		if got := values(r.read(out.Name, 1)); len(got) != 1 {
 			t.Errorf("outputs %q", got)
 		}

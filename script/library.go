@@ -221,8 +221,8 @@ func (v *vm) ttlOf(function string, value goja.Value) time.Duration {
 			return max(1, time.Duration(ms*float64(time.Millisecond)))
 		}
 	case goja.IsString(value):
-		text, days := value.String(), false
-		if text, days = strings.CutSuffix(text, "d"); days {
+		text, days := strings.CutSuffix(value.String(), "d")
+		if days {
 			text += "h"
 		}
 		d, err := time.ParseDuration(text)
