@@ -160,7 +160,7 @@ func (w *polls) poll(round, hard context.Context, key string) error {
 			if round.Err() != nil {
 				return nil
 			}
-			err = c.run(round, hard, stream.Config{Key: key, Value: config}, set)
+			err = c.run(round, hard)
 		}
 		if round.Err() != nil && !isFatal(err) {
 			return nil
@@ -256,6 +256,25 @@ func (c *cycle) every(config []byte) (time.Duration, error) {
 	if x.EveryExpr == nil {
 		return x.Every, nil
 	}
+	every, err := c.evaluate(config)
+	if err != nil {
+		return 0, &periodError{err}
+	}
+	return every, nil
+}
+
+// periodError is why nobody knows when a config is polled next.
+type periodError struct{ err error }
+
+func (e *periodError) Error() string { return e.err.Error() }
+func (e *periodError) Unwrap() error { return e.err }
+
+// noPeriodPause is how long on_error: skip waits for a config whose every fails. It may hang on the time or the state, so that
+// asking again is of use.
+const noPeriodPause = 10 * time.Second
+
+func (c *cycle) evaluate(config []byte) (time.Duration, error) {
+	x := c.w.spec
 	cursor, err := c.w.cursor(c.key)
 	if err != nil {
 		return 0, err
@@ -313,13 +332,16 @@ func (c *cycle) judge(err error) error {
 	x := c.w.spec
 	switch x.OnError {
 	case pipeline.Retry:
-		delay := min(x.Retry.Min<<min(c.failures, 30), x.Retry.Max)
+		c.retry = time.Now().Add(growing(x.Retry, c.failures))
 		c.failures++
-		c.retry = time.Now().Add(delay)
 		c.health.failed(c.key, ConfigBackingOff, err, c.failures)
 		return nil
 	case pipeline.Skip:
 		c.failures++
+		c.retry = time.Time{}
+		if period := (*periodError)(nil); errors.As(err, &period) {
+			c.retry = time.Now().Add(noPeriodPause)
+		}
 		c.health.failed(c.key, ConfigFailed, err, c.failures)
 		return nil
 	default:
@@ -327,8 +349,17 @@ func (c *cycle) judge(err error) error {
 	}
 }
 
-// run is one poll. It waits for a place among the workers first.
-func (c *cycle) run(round, hard context.Context, config stream.Config, set *Configs) error {
+// growing is the pause after so many failures in a row: Min at first, twice as long each time, at most Max.
+func growing(b pipeline.Backoff, failures int) time.Duration {
+	d := b.Min
+	for ; failures > 0 && d < b.Max; failures-- {
+		d *= 2
+	}
+	return min(d, b.Max)
+}
+
+// run is one poll. It waits for a place among the workers first; the config is what it is then.
+func (c *cycle) run(round, hard context.Context) error {
 	w := c.w
 	select {
 	case w.workers <- struct{}{}:
@@ -337,7 +368,12 @@ func (c *cycle) run(round, hard context.Context, config stream.Config, set *Conf
 		return nil
 	}
 	t := w.task
-	c.began = time.Now()
+	set, _ := t.g.s.configs.now()
+	config := stream.Config{Key: c.key, Value: set.Get(c.key)}
+	if !active(config.Value) {
+		return nil
+	}
+	c.config, c.began = config.Value, time.Now()
 	info := PollInfo{TaskInfo: t.info, Config: c.key}
 	t.events().PollStarted(info)
 	every, err := c.every(config.Value)
@@ -348,12 +384,20 @@ func (c *cycle) run(round, hard context.Context, config stream.Config, set *Conf
 	if err != nil {
 		return c.ended(info, fmt.Errorf("read the cursor: %w", err))
 	}
+	var refused error // why a topic does not take a page
 	poll := &stream.Poll{Config: config, Cursor: cursor, Configs: set}
 	poll.Commit = func(ctx context.Context, page *stream.Page) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if refused != nil {
+			return refused
+		}
 		wrote, err := w.commit(hard, c.key, page)
+		if r := (*pageError)(nil); errors.As(err, &r) {
+			refused = r.err
+			return refused
+		}
 		if err != nil {
 			return &commitError{err}
 		}
@@ -367,11 +411,18 @@ func (c *cycle) run(round, hard context.Context, config stream.Config, set *Conf
 		return nil
 	}
 	err = w.source.Poll(round, poll)
+	if refused != nil {
+		err = refused
+	}
 	if doubt := w.doubted(); doubt != nil {
 		err = &commitError{doubt} // whatever the source made of it
 	}
 	info.Duration = time.Since(c.began)
-	info.Overrun = w.spec.Schedule == nil && info.Duration > every
+	if s := w.spec.Schedule; s != nil {
+		info.Overrun = s.Next(c.began).Before(time.Now())
+	} else {
+		info.Overrun = info.Duration > every
+	}
 	if commit := (*commitError)(nil); err != nil && round.Err() != nil && !errors.As(err, &commit) {
 		err = nil
 	}
@@ -392,6 +443,12 @@ type commitError struct{ err error }
 
 func (e *commitError) Error() string { return e.err.Error() }
 func (e *commitError) Unwrap() error { return e.err }
+
+// pageError is why a topic does not take a page. Nothing of the page is there, and that is certain: on_error decides.
+type pageError struct{ err error }
+
+func (e *pageError) Error() string { return e.err.Error() }
+func (e *pageError) Unwrap() error { return e.err }
 
 func (w *polls) doubted() error {
 	w.mu.Lock()
@@ -433,7 +490,7 @@ func (w *polls) commit(ctx context.Context, key string, page *stream.Page) (wrot
 	if moved {
 		tx.changes = append(tx.changes, stream.Change{Key: key, Value: page.Cursor})
 		if err := t.g.s.fits(&tx.changes[0]); err != nil {
-			return false, &fatalError{fmt.Errorf("config %s: %w", shortKey(key), err)}
+			return false, &pageError{err}
 		}
 	}
 	// The lease's offset is part of the transaction, so that the broker checks that we are still in the group. What it is
@@ -462,7 +519,7 @@ func (w *polls) commit(ctx context.Context, key string, page *stream.Page) (wrot
 				m := &tx.messages[refused.index]
 				err = tooLarge(m.Topic.Name, m.Key, len(m.Key)+len(m.Value), int(t.g.s.maxMessage(m.Topic.Name)))
 			}
-			err = &fatalError{fmt.Errorf("config %s: %w", shortKey(key), err)}
+			return false, &pageError{err}
 		}
 		w.doubt = err
 		return false, err

@@ -150,7 +150,7 @@ func (b *batches) handleOrRetry(soft, ctx context.Context) (done bool, err error
 		}
 		b.transform.Forget()
 		b.again()
-		if !pause(soft, min(b.spec.Retry.Min<<min(failures, 30), b.spec.Retry.Max)) {
+		if !pause(soft, growing(b.spec.Retry, failures)) {
 			return false, nil
 		}
 	}
