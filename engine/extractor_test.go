@@ -377,7 +377,6 @@ func TestE5ExtractorLostRequestsAndAnswers(t *testing.T) {
 		} {
 			t.Run(request+", "+name, func(t *testing.T) {
 				needFake(t)
-				t.Parallel()
 				r := newRig(t)
 				out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
 				w.TxnID = r.id + "-0"

@@ -187,7 +187,6 @@ func TestE5OffsetsAreSentAgain(t *testing.T) {
 	for _, code := range []*kerr.Error{kerr.IllegalGeneration, kerr.RebalanceInProgress, kerr.ConcurrentTransactions, kerr.CoordinatorLoadInProgress, kerr.NotCoordinator} {
 		t.Run(code.Message, func(t *testing.T) {
 			needFake(t)
-			t.Parallel()
 			r := newRig(t)
 			f := r.fake.Fail(code, enginetest.Which{Key: txnOffsetCommit, TxnID: r.id + "-0", Count: 3})
 			i := r.runLoad(1, 100, func(string, *instance) { f.Wait(t, 3) })
@@ -203,7 +202,6 @@ func TestE1OffsetsRefused(t *testing.T) {
 	for _, code := range []*kerr.Error{kerr.UnknownMemberID, kerr.FencedInstanceID, kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidTxnState} {
 		t.Run(code.Message, func(t *testing.T) {
 			needFake(t)
-			t.Parallel()
 			r := newRig(t)
 			f := r.fake.Fail(code, enginetest.Which{Key: txnOffsetCommit, TxnID: r.id + "-0", Skip: 1, Count: 2})
 			i := r.runLoad(1, 500, func(string, *instance) { f.Wait(t, 2) })

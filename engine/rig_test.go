@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -20,6 +21,19 @@ import (
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
+
+// TestMain lets more tests run side by side than there are processors: most of their time they wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", "6"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
 
 // rig is a cluster and what tests do with it. The same tests run on the fake cluster and, with FLECHTWERK_TIER=kafka, on a
 // real one; tests that need faults have fake set only on the first.
@@ -45,8 +59,10 @@ func (r *rig) effects() string {
 // realTier tells whether tests run on a real Kafka.
 func realTier() bool { return os.Getenv("FLECHTWERK_TIER") == "kafka" }
 
+// newRig makes a rig. The test runs beside others: each has names, and on the fake tier a cluster, of its own.
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	t.Parallel()
 	return newRigOn(t, enginetest.FakeConfig{})
 }
 

@@ -244,7 +244,6 @@ func TestT6OffsetsCoverEveryRecord(t *testing.T) {
 	} {
 		for _, kind := range []string{"stateful", "stateless"} {
 			t.Run(name+", "+kind, func(t *testing.T) {
-				t.Parallel()
 				r := newRig(t)
 				in := r.topic("in", 1)
 				out := &stream.Topic{Name: r.topic("out", 1)}
@@ -373,7 +372,6 @@ func TestV2ErrorNamesTheRecordNeverThePayload(t *testing.T) {
 		"duplicate member": {`{"` + marker + `":1,,}`, stream.Topic{}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newRig(t)
 			in := r.topic("in", 2)
 			out := &stream.Topic{Name: r.topic("out", 1)}
