@@ -52,7 +52,7 @@ func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the binary some thirty times: left out by -short")
 	}
-	k := &killTest{chain: enginetest.Chain{Keys: 50, Records: 200, Seed: 1}, partitions: 4, random: 20, batch: 20}
+	k := &killTest{chain: enginetest.Chain{Keys: 50, Records: 500, Seed: 1}, partitions: 4, random: 20, batch: 20}
 	if os.Getenv("FLECHTWERK_TIER") == "kafka" {
 		k.chain = enginetest.Chain{Keys: 200, Records: 500, Seed: 2}
 		k.batch, k.random = 100, 25
@@ -69,7 +69,7 @@ func TestKill(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, uint64(time.Now().UnixNano())))
 	for i := range k.random {
 		// A moment of chance: after so many lines of the log, each of which tells of one step of one task.
-		lines := 12 + rng.IntN(60)
+		lines := 12 + rng.IntN(50)
 		p := k.start(t, nil)
 		from := 0
 		p.Stderr.WaitFor(t, 0, fmt.Sprintf("%d lines of log", lines), func(string) bool { from++; return from >= lines })
@@ -255,6 +255,7 @@ func (k *killTest) finish(t *testing.T) {
 	for _, r := range enginetest.ReadCommitted(t, enginetest.At(k.addr), k.in) {
 		counts[r.Partition]++
 	}
+	p.Stderr.Wait(t, 0, "task running")
 	enginetest.WaitOffsets(t, enginetest.At(k.addr), k.app, map[string]map[int32]int64{k.in: counts})
 	p.Signal(t, syscall.SIGTERM)
 	if status := p.Status(); status != 0 {
