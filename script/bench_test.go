@@ -102,3 +102,8 @@ func BenchmarkCompile(b *testing.B) {
 		mustCompile(b, Source{Body: bodyText(`state.count += 1; state.sum += msg.value.temperature; yield State(state); yield Message({ value: { ...msg.value, count: state.count, mean: state.sum / state.count } });`)})
 	}
 }
+
+// A body that awaits a value that is there.
+func BenchmarkAwait(b *testing.B) {
+	benchmark(b, `const value = await msg.value.temperature; yield Message({ value: { value } });`)
+}

@@ -142,8 +142,14 @@ func (c *compilation) reportSyntax(src *source, list parser.ErrorList) {
 		word := text[min(offset, len(text)):]
 		at := src.place(offset)
 		switch {
+		case strings.HasPrefix(word, "await") && strings.HasSuffix(strings.TrimRight(text[:offset], " \t"), "for"):
+			c.report(at, "script.await", "for await is not there", "await the list, then loop: for (const x of await list)")
+			return
 		case strings.HasPrefix(word, "await"):
-			c.report(at, "script.await_not_supported", "await is not supported yet", "write the body without it")
+			c.report(at, "script.await", awaitMessage, awaitHint)
+			return
+		case strings.HasSuffix(strings.TrimRight(text[:min(offset, len(text))], " \t"), "await"):
+			c.report(src.place(strings.LastIndex(text[:offset], "await")), "script.await", awaitMessage, awaitHint)
 			return
 		case strings.HasPrefix(word, "import"):
 			c.report(at, "script.import_not_supported", "import is not supported yet", "put shared code into functions")
@@ -195,6 +201,11 @@ const (
 	innerYieldHint    = "loop with for (const x of list), or make it a function* and run it with yield*"
 )
 
+const (
+	awaitMessage = "await stands where nothing can wait"
+	awaitHint    = "write async before the function around it, and await what that answers; functions do no I/O while they load"
+)
+
 func plainSyntax(message string) string {
 	if message == "" {
 		return "syntax error"
@@ -236,7 +247,7 @@ func (c *compilation) join() *Program {
 	var outer *ast.FunctionLiteral
 	var p *Program
 	var r *rewriter
-	plain, flat := false, c.Kind == Transform && !c.Module
+	plain, flat, async := false, c.Kind == Transform && !c.Module, false
 	for {
 		var err error
 		tree, err = parse(src.text.String())
@@ -250,18 +261,18 @@ func (c *compilation) join() *Program {
 			}
 			return nil
 		}
-		p = &Program{kind: c.Kind, src: src, plain: plain}
+		p = &Program{kind: c.Kind, src: src, plain: plain, async: async}
 		outer = tree.Body[0].(*ast.ExpressionStatement).Expression.(*ast.FunctionLiteral)
 		r = &rewriter{
-			program: p, src: src, catches: c.Kind == Poll, plain: plain, flat: flat,
+			program: p, src: src, catches: c.Kind == Poll || async, plain: plain, flat: flat, async: async, unit: &unit{},
 			known: builtinNames(), reached: map[string]bool{},
 			report: func(offset int, code, message, hint string) { c.report(src.place(offset), code, message, hint) },
 		}
-		c.top(r, outer)
-		if plain == (plain || r.exotic) && flat == (flat && !r.whole) {
+		waits := c.top(r, outer)
+		if plain == (plain || r.exotic) && flat == (flat && !r.whole) && async == (async || waits) {
 			break
 		}
-		plain, flat = plain || r.exotic, flat && !r.whole
+		plain, flat, async = plain || r.exotic, flat && !r.whole, async || waits
 	}
 	if len(c.problems) > 0 {
 		return nil
@@ -280,8 +291,8 @@ func (c *compilation) join() *Program {
 	return p
 }
 
-// top walks the functions and finds the body.
-func (c *compilation) top(r *rewriter, outer *ast.FunctionLiteral) {
+// top walks the functions and finds the body. It answers whether the body, or something that it can reach, may wait.
+func (c *compilation) top(r *rewriter, outer *ast.FunctionLiteral) (waits bool) {
 	list := outer.Body.List
 	var body *ast.FunctionLiteral
 	if !c.Module {
@@ -305,7 +316,12 @@ func (c *compilation) top(r *rewriter, outer *ast.FunctionLiteral) {
 	sort.Strings(names)
 	c.checkReserved(r, list)
 	kept := list[:0]
+	units := map[string]*unit{}
 	for _, s := range list {
+		r.unit = &unit{}
+		for _, name := range declared(s) {
+			units[name] = r.unit
+		}
 		switch s := s.(type) {
 		case *ast.ReturnStatement:
 			r.refuse(s.Return, "script.functions", "functions only declare; a body may return", "return stands outside of a function")
@@ -335,9 +351,11 @@ func (c *compilation) top(r *rewriter, outer *ast.FunctionLiteral) {
 		}
 		c.report(at, "script.module", fmt.Sprintf("the file exports no function* %s", c.Kind),
 			fmt.Sprintf("write export function* %s(%s)", c.Kind, strings.Join(c.argumentList(), ", ")))
-		return
+		return false
 	}
+	r.unit = &unit{}
 	c.body(r, body)
+	waits = r.unit.reaches(units, map[string]bool{})
 	// What functions declare is frozen before the first call.
 	freeze := call(nameFreeze, body.Function)
 	for _, name := range names {
@@ -355,6 +373,34 @@ func (c *compilation) top(r *rewriter, outer *ast.FunctionLiteral) {
 		handler = &ast.Identifier{Name: body.Name.Name, Idx: body.Function}
 	}
 	outer.Body.List = append(kept, &ast.ReturnStatement{Return: body.Function, Argument: handler})
+	return waits
+}
+
+// declared are the names that a statement declares.
+func declared(s ast.Statement) (names []string) {
+	r := &rewriter{}
+	r.push()
+	r.declareBlock([]ast.Statement{s}, shared)
+	for name := range r.scope.names {
+		names = append(names, name)
+	}
+	return names
+}
+
+// reaches tells whether a unit, or one that it names, may wait.
+func (u *unit) reaches(units map[string]*unit, seen map[string]bool) bool {
+	if u.waits {
+		return true
+	}
+	for name := range u.names {
+		if other := units[name]; other != nil && !seen[name] {
+			seen[name] = true
+			if other.reaches(units, seen) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
@@ -375,9 +421,9 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 		c.checkArguments(r, s)
 	}
 	r.declareBlock(body.Body.List, local)
-	r.own = true
+	r.own, r.body = true, true
 	r.statements(body.Body.List)
-	r.own = false
+	r.own, r.body = false, false
 	if !c.Module {
 		args := c.Kind.arguments()
 		names := args[:]
@@ -391,7 +437,7 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 		}
 		body.ParameterList = parameters(names)
 	}
-	body.Async, body.Generator = false, false
+	body.Async, body.Generator = r.async, false
 }
 
 // checkArguments refuses a body that declares its own arguments again.
@@ -503,7 +549,7 @@ func parameters(names []string) *ast.ParameterList {
 
 // parameters are the names that the joined program is called with, in order.
 func (p *Program) parameters() []string {
-	names := []string{nameYield, nameKeep, nameOver, nameReturned, namePass, nameSnap, nameFreeze, "Message", "State", "vars", "console"}
+	names := []string{nameYield, nameKeep, nameOver, nameReturned, namePass, nameSnap, nameFreeze, nameAwait, nameExecutor, nameThrown, "Message", "State", "vars", "console"}
 	for i := range p.objects {
 		names = append(names, fmt.Sprint(nameObject, i))
 	}

@@ -412,6 +412,7 @@ type recordedWay struct {
 	plain bool // ordinary objects; with bare only for scripts that spread something, the others hardly differ
 	bare  bool // object literals and Message({…}) are left to JavaScript
 	split bool // a batch for each record
+	waits bool // as a body that awaits
 }
 
 var recordedWays = []recordedWay{
@@ -419,6 +420,7 @@ var recordedWays = []recordedWay{
 	{name: "fast-split", split: true},
 	{name: "plain-objects", plain: true},
 	{name: "plain", plain: true, bare: true},
+	{name: "waits", waits: true},
 }
 
 // recorded is one case.
@@ -531,6 +533,12 @@ func (c *recorded) run(t *testing.T, w recordedWay) []string {
 	p, err := Compile(s)
 	if err != nil {
 		return c.showFailure(err)
+	}
+	if w.waits {
+		s.Body.Text += "\n;await 0"
+		if p, err = Compile(s); err != nil || !p.async {
+			t.Fatalf("the script was not compiled as one that awaits: %v", err)
+		}
 	}
 	if w.bare {
 		// A script that names this is compiled without shortcuts.

@@ -8,13 +8,20 @@
 //  1. Functions and body are joined into one source text, the body as the inside of an async generator, and parsed once.
 //     Every byte of the joined text belongs to a stream.Text of the user, so that each position that goja reports, at
 //     compile or at run time, is mapped to the user's own file, line and column (source.go).
+//
 //  2. In the tree, each yield of the body itself becomes a call of a native function and the generator and async flags are
 //     cleared. The user's own generators stay as they are. Generated calls name their callee with an identifier that
 //     cannot be written in JavaScript, so no script can reach or shadow them.
+//
 //  3. Every catch clause first lets the cancel sentinel pass, so that a cancelled body runs its finally blocks and
 //     nothing else.
+//
 //  4. Object literals that spread an object, and Message({…}) in a yield, become native calls that copy bytes instead of
 //     building objects (literals.go, lazy.go).
+//
+//  5. A body that may wait (it, or something that it can reach, names await, async, Promise or fetch) stays an async function,
+//     and an async function* that it runs with yield* becomes one. Their calls overlap in one VM (loop.go, overlap.go). All
+//     other bodies know nothing of this.
 //
 // Invariants:
 //

@@ -11,16 +11,20 @@ import (
 
 // The codes of run-time errors.
 const (
-	CodeError    = "script.error"     // the script threw
-	CodeTimeout  = "script.timeout"   // it ran longer than it may
-	CodeStack    = "script.recursion" // calls nest too deep
-	CodeYield    = "script.yield"     // it yielded or returned what is neither a Message nor a State
-	CodeMessage  = "script.message"   // a member of a Message is wrong
-	CodeTopic    = "script.topic"     // a Message names no topic, or one that is not an output of the stage
-	CodeState    = "script.state"     // a State is no object, or the stage has none
-	CodeShared   = "script.shared_variable"
-	CodeRefused  = "value.refused" // a value cannot leave in the format of its topic
-	CodeTooLarge = "record.too_large"
+	CodeError     = "script.error"               // the script threw
+	CodeTimeout   = "script.timeout"             // it ran longer than it may
+	CodeStack     = "script.recursion"           // calls nest too deep
+	CodeYield     = "script.yield"               // it yielded or returned what is neither a Message nor a State
+	CodeMessage   = "script.message"             // a member of a Message is wrong
+	CodeTopic     = "script.topic"               // a Message names no topic, or one that is not an output of the stage
+	CodeState     = "script.state"               // a State is no object, or the stage has none
+	CodeStuck     = "script.stuck"               // it awaits what nothing can settle
+	CodeForgotten = "script.forgotten_await"     // it ended before something that it began did
+	CodeUnhandled = "script.unhandled_rejection" // a promise was rejected and nothing awaits it
+	CodeFetch     = "script.fetch"               // an argument of fetch is wrong
+	CodeShared    = "script.shared_variable"
+	CodeRefused   = "value.refused" // a value cannot leave in the format of its topic
+	CodeTooLarge  = "record.too_large"
 )
 
 // Error is a failure of a script while it ran.

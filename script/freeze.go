@@ -229,7 +229,7 @@ func (f *freezer) collectOwn(path string, value goja.Value, found *[]*goja.Objec
 		if flags := o.Get("flags").String(); strings.ContainsAny(flags, "gy") {
 			panic(f.rt.NewGoError(cannotFreeze(path, "a regular expression with the flag "+flags)))
 		}
-	case "Object":
+	case "Object", "Promise":
 		if what, _ := notPlain(o); what != "" {
 			panic(f.rt.NewGoError(cannotFreeze(path, what)))
 		}

@@ -50,6 +50,7 @@ var library = map[string]func(v *vm) goja.Value{
 	"num":             func(v *vm) goja.Value { return v.native("num", 1, v.num) },
 	"time":            newTime,
 	"memory":          newMemoryObject,
+	"fetch":           func(v *vm) goja.Value { return v.native("fetch", 2, v.fetch) },
 	"memo":            func(v *vm) goja.Value { return v.native("memo", 3, v.memo) },
 	"log":             newLog,
 	"metrics":         newMetrics,

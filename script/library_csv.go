@@ -241,30 +241,40 @@ func newCSV(v *vm) goja.Value {
 
 // readCSV gives each row to yield: an object by the columns, or an array.
 func (v *vm) readCSV(function string, in io.Reader, o csvOptions, yield func(goja.Value)) {
+	next := v.csvRows(function, in, o)
+	for row := next(); row != nil; row = next() {
+		yield(row)
+	}
+}
+
+// csvRows answers a function that answers the next row, and nil at the end.
+func (v *vm) csvRows(function string, in io.Reader, o csvOptions) func() goja.Value {
 	r := newCSVReader(in, o.delimiter, o.quote)
-	for {
-		fields, err := r.read()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		var wrong *csvError
-		if errors.As(err, &wrong) {
-			class := "SyntaxError"
-			if wrong.code == codeTooLarge {
-				class = "RangeError"
+	return func() goja.Value {
+		for {
+			fields, err := r.read()
+			if errors.Is(err, io.EOF) {
+				return nil
 			}
-			v.raise(class, wrong.code, "%s: %v", function, wrong)
-		}
-		must(err)
-		if o.columns == nil && !o.arrays {
-			o.columns = make([]string, len(fields))
-			for i, f := range fields {
-				o.columns[i] = v.csvText(function, r.line, f.text, o.invalid)
+			var wrong *csvError
+			if errors.As(err, &wrong) {
+				class := "SyntaxError"
+				if wrong.code == codeTooLarge {
+					class = "RangeError"
+				}
+				v.raise(class, wrong.code, "%s: %v", function, wrong)
 			}
-			v.checkColumns(function, o.columns)
-			continue
+			must(err)
+			if o.columns == nil && !o.arrays {
+				o.columns = make([]string, len(fields))
+				for i, f := range fields {
+					o.columns[i] = v.csvText(function, r.line, f.text, o.invalid)
+				}
+				v.checkColumns(function, o.columns)
+				continue
+			}
+			return v.csvRow(function, r.line, fields, &o)
 		}
-		yield(v.csvRow(function, r.line, fields, &o))
 	}
 }
 

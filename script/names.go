@@ -20,8 +20,9 @@ const (
 )
 
 type scope struct {
-	outer *scope
-	names map[string]binding
+	outer   *scope
+	names   map[string]binding
+	helpers map[string]bool // those of names that are an async function*
 }
 
 func (r *rewriter) push() { r.scope = &scope{outer: r.scope, names: map[string]binding{}} }
@@ -36,9 +37,34 @@ func (r *rewriter) look(name string) (binding, bool) {
 	return 0, false
 }
 
+// isHelper tells whether a name stands for an async function*.
+func (r *rewriter) isHelper(name string) bool {
+	for s := r.scope; s != nil; s = s.outer {
+		if _, ok := s.names[name]; ok {
+			return s.helpers[name]
+		}
+	}
+	return false
+}
+
+// named notes that the unit under way names something that functions declare.
+func (r *rewriter) named(name string) {
+	if b, ok := r.look(name); ok && b == shared {
+		if r.unit.names == nil {
+			r.unit.names = map[string]bool{}
+		}
+		r.unit.names[name] = true
+	}
+}
+
 // reference resolves a name that is read.
 func (r *rewriter) reference(id *ast.Identifier) {
 	name := id.Name.String()
+	if r.isHelper(name) {
+		r.refuse(id.Idx, "script.helper", "write yield* "+name+"(…) in the body, or in another async function*", "%s is an async function*, which runs only as yield* %s(…)", name, name)
+		return
+	}
+	r.named(name)
 	r.exotic = r.exotic || exoticNames[name]
 	if b, ok := r.look(name); ok {
 		switch {
@@ -54,10 +80,7 @@ func (r *rewriter) reference(id *ast.Identifier) {
 	if name == "arguments" && r.inFunction {
 		return
 	}
-	if name == "Promise" {
-		r.refuseAwait(id.Idx, "Promise")
-		return
-	}
+	r.unit.waits = r.unit.waits || name == "Promise" || name == "fetch"
 	if r.known[name] {
 		r.reached[name] = true
 		return
@@ -69,6 +92,10 @@ func (r *rewriter) unknown(id *ast.Identifier) {
 	name := id.Name.String()
 	if name == "yield" {
 		r.refuse(id.Idx, "script.yield", innerYieldHint, innerYieldMessage)
+		return
+	}
+	if name == "await" {
+		r.refuse(id.Idx, "script.await", awaitHint, awaitMessage)
 		return
 	}
 	if name == "arguments" {
@@ -174,6 +201,12 @@ func (r *rewriter) declareBlock(list []ast.Statement, b binding) {
 		case *ast.FunctionDeclaration:
 			if s.Function.Name != nil {
 				r.declare(s.Function.Name, b)
+				if isHelper(s) {
+					if r.scope.helpers == nil {
+						r.scope.helpers = map[string]bool{}
+					}
+					r.scope.helpers[s.Function.Name.Name.String()] = true
+				}
 			}
 		case *ast.ClassDeclaration:
 			if s.Class.Name != nil {
@@ -216,5 +249,5 @@ var refusedNames = map[string]string{
 
 // laterNames belong to the language but not yet to the engine.
 var laterNames = map[string]string{
-	"fetch": "", "unzip": "", "xml": "", "protobuf": "", "tables": "", "timer": "", "Timer": "", "window": "", "result": "", "response": "",
+	"unzip": "", "xml": "", "protobuf": "", "tables": "", "timer": "", "Timer": "", "window": "", "result": "", "response": "",
 }

@@ -88,6 +88,7 @@ type run struct {
 	over *goja.Object
 	err  error
 	stop interrupter
+	turn *turn // of a body that awaits
 	// pause stops the clock of the timeout; resume sets it anew.
 	pause func()
 }
@@ -95,6 +96,9 @@ type run struct {
 // interrupter interrupts a VM after a while, unless it is told in time not to: what fires late must not hit the next poll.
 type interrupter struct {
 	vm *vm
+
+	// fired, if not nil, is told that the VM was interrupted, once: it may be waiting.
+	fired chan *refusal
 
 	mu    sync.Mutex
 	armed map[*time.Timer]bool
@@ -110,6 +114,10 @@ func (i *interrupter) after(d time.Duration, reason *refusal) (cancel func()) {
 		defer i.mu.Unlock()
 		if i.armed[timer] && !i.done {
 			i.vm.rt.Interrupt(reason)
+			if i.fired != nil {
+				i.fired <- reason
+			}
+			i.done = true
 		}
 	})
 	if i.armed == nil {
@@ -136,6 +144,13 @@ func (i *interrupter) end() {
 // defaultGrace is how long a cancelled poll may take to end.
 const defaultGrace = time.Second
 
+func grace(env *Env) time.Duration {
+	if env.Grace > 0 {
+		return env.Grace
+	}
+	return defaultGrace
+}
+
 func (r *run) run() (err error, reusable bool) {
 	v := r.vm
 	v.messages, v.arena, v.index = &r.page.Messages, &r.arena, 0
@@ -158,25 +173,29 @@ func (r *run) run() (err error, reusable bool) {
 		return err, true
 	}
 	r.stop.vm = v
+	if v.program.async {
+		r.stop.fired = make(chan *refusal, 1)
+	}
 	stopCtx := context.AfterFunc(r.ctx, func() {
-		grace := v.env.Grace
-		if grace == 0 {
-			grace = defaultGrace
-		}
-		r.stop.after(grace, &refusal{code: CodeTimeout, message: "the stage is stopping", err: context.Cause(r.ctx)})
+		r.stop.after(grace(v.env), stopping(context.Cause(r.ctx)))
 	})
 	defer stopCtx()
 	r.resume()
 	body, _ := goja.AssertFunction(v.handler)
-	_, thrown := body(goja.Undefined(), config, v.values.decode(trim(state)))
 	var failed *Error
+	var thrown error
+	if args := []goja.Value{config, v.values.decode(trim(state))}; v.program.async {
+		failed, thrown = r.overlap(body, args)
+	} else {
+		_, thrown = body(goja.Undefined(), args...)
+	}
 	if thrown != nil {
 		failed = v.failure(thrown)
 	}
 	r.pause()
 	r.stop.end()
 	v.rt.ClearInterrupt()
-	interrupted := interruption(thrown) != nil
+	interrupted := interruption(thrown) != nil || failed != nil && failed.code == CodeTimeout
 	reusable = !interrupted && (failed == nil || failed.code != CodeStack)
 	switch {
 	case r.err != nil:
@@ -189,6 +208,50 @@ func (r *run) run() (err error, reusable bool) {
 		return r.commit(), true
 	}
 	return nil, true
+}
+
+// overlap runs a body that awaits. Its error is one that no script can catch.
+func (r *run) overlap(body goja.Callable, args []goja.Value) (*Error, error) {
+	v := r.vm
+	v.loop = newLoop()
+	c := &turn{site: -1, parent: r.ctx, origins: v.values.origins}
+	defer v.loop.drain()
+	defer c.drop()
+	err := v.slice(c, func() error {
+		answer, err := body(goja.Undefined(), args...)
+		if err == nil {
+			c.promise = answer.Export().(*goja.Promise)
+		}
+		return err
+	})
+	for err == nil {
+		done, failed := v.outcome(c)
+		if done {
+			if over := r.over; c.promise.State() == goja.PromiseStatePending || len(c.operations) > 0 {
+				if over == nil {
+					over = v.rt.NewGoError(&ended{failed})
+				}
+				err = v.end(c, over)
+			}
+			return failed, err
+		}
+		select {
+		case <-v.loop.signal:
+			for _, p := range v.loop.take() {
+				if err == nil {
+					err = v.deliver(p)
+				}
+			}
+		case <-r.ctx.Done():
+			if r.over == nil {
+				r.end(context.Cause(r.ctx))
+			}
+			return nil, v.end(c, r.over)
+		case reason := <-r.stop.fired:
+			return v.at(c, reason), nil
+		}
+	}
+	return nil, err
 }
 
 func (r *run) resume() {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/flechtwerk/flechtwerk/engine/stream"
@@ -248,4 +249,73 @@ func TestPollsSideBySide(t *testing.T) {
 		})
 	}
 	polls.Wait()
+}
+
+func TestPollsThatAwait(t *testing.T) {
+	for name, c := range map[string]pollCase{
+		"P1 every State is a boundary": {
+			body:    "for (let i = 0; i < 2; i++) { const r = await fetch(`p${i}/100`); yield Message({ value: await r.json() }); yield State({ i }); console.log('after', i) } yield Message({ value: 9 })",
+			effects: "commit de={\"name\":\"p0\"} cursor={\"i\":0}\nafter 0\ncommit de={\"name\":\"p1\"} cursor={\"i\":1}\nafter 1\ncommit de=9",
+		},
+		"P2 an error after a boundary": {
+			body:    "yield State({ a: 1 }); yield Message({ value: 2 });\nawait fetch('fail/5')",
+			effects: `commit cursor={"a":1}`, err: "FetchError: http://host/fail: no connection (f.yaml:2:1)",
+		},
+		"P3 nothing": {body: "await fetch('x/5')", effects: ""},
+		"commit fails": {
+			body:    "try { await 0; yield State({ a: 1 }); console.log('never') } catch { console.log('caught') } finally { console.log('finally') } await 0; console.log('never')",
+			commit:  func(int) error { return errors.New("fenced") },
+			effects: "commit cursor={\"a\":1}\nfinally", err: "fenced",
+		},
+		"commit fails in a helper": {
+			body: "async function* page() { try { yield State({ a: await 1 }) } catch { console.log('caught') } finally { console.log('page') } }\n" +
+				"try { yield* page() } finally { console.log('body') }",
+			commit:  func(int) error { return errors.New("fenced") },
+			effects: "commit cursor={\"a\":1}\npage\nbody", err: "fenced",
+		},
+		"requests go on during a commit": {
+			body:    "const p = fetch('x/5'); yield State({ a: 1 }); yield Message({ value: (await (await p).json()).name })",
+			effects: "commit cursor={\"a\":1}\ncommit de=\"x\"",
+		},
+		"stuck":     {body: "yield State({ a: 1 });\nawait new Promise(() => {})", effects: `commit cursor={"a":1}`, err: "the script awaits a promise that nothing can settle (f.yaml:2:1)"},
+		"forgotten": {body: "yield Message({ value: 1 }); fetch('never')", effects: "", err: "the script ended before its fetch did (f.yaml:1:35)"},
+		"timeout":   {body: "try { await fetch('never') } finally { console.log('finally') }", env: Env{Timeout: time.Minute}, effects: "", err: "the script ran longer than 1m0s (f.yaml:1:7)"},
+		"the timeout counts from a State": {
+			body: "for (let i = 0; i < 5; i++) { await fetch('x/40000'); yield State({ i }) }", env: Env{Timeout: time.Minute},
+			effects: "commit cursor={\"i\":0}\ncommit cursor={\"i\":1}\ncommit cursor={\"i\":2}\ncommit cursor={\"i\":3}\ncommit cursor={\"i\":4}",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothWays(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := &server{}
+					c.env.Fetch = s.fetch
+					effects, err := c.run(t)
+					if effects != c.effects {
+						t.Errorf("got\n%s\nwant\n%s", effects, c.effects)
+					}
+					if got := fmt.Sprint(err); err != nil && got != c.err || err == nil && c.err != "" {
+						t.Errorf("error %v, want %q", err, c.err)
+					}
+				})
+			})
+		})
+	}
+}
+
+// P7: cancel runs the finally blocks of a poll that waits, whatever catches there are.
+func TestP7CancelOfAWaitingPoll(t *testing.T) {
+	cause := errors.New("the token was revoked")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(cause) })
+		s := &server{}
+		effects, err := pollCase{
+			body: "try { yield State({ a: 1 }); try { await fetch('never') } catch { console.log('caught') } console.log('never') } finally { console.log('finally') }",
+			ctx:  ctx, env: Env{Fetch: s.fetch},
+		}.run(t)
+		if !errors.Is(err, cause) || effects != "commit cursor={\"a\":1}\nfinally" || len(s.lines) != 1 {
+			t.Error(effects, err, s.lines)
+		}
+	})
 }

@@ -55,6 +55,9 @@ type Program struct {
 	// flat says that the body takes msg.value and, if it reads it, msg.key in place of msg.
 	flat, readsValue, readsKey bool
 
+	// async says that the body, or something that it can reach, may wait. Its function is asynchronous, and calls overlap.
+	async bool
+
 	yields, namesState, yieldsMessage bool
 }
 

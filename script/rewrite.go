@@ -17,8 +17,12 @@ type rewriter struct {
 	src        *source
 	report     func(offset int, code, message, hint string)
 	scope      *scope
-	own        bool // in the body itself, not in a function inside it
+	own        bool // in the body itself or a helper that yields, not in a function inside it
+	body       bool // in the body itself
+	async      bool // the body waits: its function and that of helpers are asynchronous
+	unit       *unit
 	inFunction bool // arguments can be read; goja panics where an arrow function reads those of the function around it
+	yielding   bool // the function that is walked next is a helper that yields
 	catches    bool // catch clauses let the cancel sentinel pass
 	plain      bool // leave object literals and Message({…}) to JavaScript
 	flat       bool // msg.value and msg.key are arguments of their own
@@ -38,6 +42,9 @@ const (
 	nameKeep     = "@keep"
 	nameOver     = "@over"
 	nameReturned = "@returned"
+	nameAwait    = "@await"
+	nameExecutor = "@executor"
+	nameThrown   = "@thrown"
 	namePass     = "@pass"
 	nameSnap     = "@snap"
 	nameFreeze   = "@freeze"
@@ -50,8 +57,15 @@ func (r *rewriter) refuse(idx file.Idx, code, hint, format string, args ...any) 
 	r.report(int(idx)-1, code, fmt.Sprintf(format, args...), hint)
 }
 
-func (r *rewriter) refuseAwait(idx file.Idx, what string) {
-	r.refuse(idx, "script.await_not_supported", "write the body without it; a helper that yields is a function*", "%s is not supported yet", what)
+// unit is the body, or one statement of what functions declare: whether it may wait, and what it names of the others.
+type unit struct {
+	waits bool
+	names map[string]bool
+}
+
+// site is a place in the joined text, for native functions that must tell where they were called without a look at the stack.
+func site(at file.Idx) ast.Expression {
+	return &ast.NumberLiteral{Idx: at, Literal: fmt.Sprint(int(at) - 1), Value: int64(at) - 1}
 }
 
 // target walks an assignment target or, when declaring, a binding target.
@@ -234,7 +248,7 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 	case *ast.ReturnStatement:
 		if s.Argument != nil {
 			s.Argument = r.expr(s.Argument)
-			if r.own {
+			if r.body {
 				s.Argument = call(nameReturned, s.Return, s.Argument)
 			}
 		}
@@ -253,6 +267,9 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 		r.pop()
 	case *ast.ThrowStatement:
 		s.Argument = r.expr(s.Argument)
+		if r.async {
+			s.Argument = call(nameThrown, s.Throw, s.Argument, site(s.Throw))
+		}
 	case *ast.TryStatement:
 		r.block(s.Body)
 		if s.Catch != nil {
@@ -268,7 +285,11 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 			r.binding(b)
 		}
 	case *ast.FunctionDeclaration:
-		r.function(s.Function)
+		if isHelper(s) {
+			r.helper(s.Function)
+		} else {
+			r.function(s.Function)
+		}
 	case *ast.ClassDeclaration:
 		r.class(s.Class)
 	case *ast.WithStatement:
@@ -318,9 +339,27 @@ func (r *rewriter) catch(c *ast.CatchStatement) {
 	c.Body.List = append(first, c.Body.List...)
 }
 
+// isHelper tells whether a statement declares an async function*.
+func isHelper(s ast.Statement) bool {
+	d, ok := s.(*ast.FunctionDeclaration)
+	return ok && d.Function.Async && d.Function.Generator && d.Function.Name != nil
+}
+
+// helper walks an async function*, whose yields are those of the body that runs it.
+func (r *rewriter) helper(f *ast.FunctionLiteral) {
+	f.Generator = false
+	r.yielding = true
+	r.function(f)
+}
+
 func (r *rewriter) function(f *ast.FunctionLiteral) {
+	yielding := r.yielding
+	r.yielding = false
 	if f.Async {
-		r.refuseAwait(f.Function, "async")
+		r.unit.waits = true
+		if f.Generator {
+			r.refuse(f.Function, "script.helper", "declare it: async function* name(…) { … }, and run it with yield* name(…)", "an async function* stands only as a declaration")
+		}
 	}
 	inFunction := r.inFunction
 	r.inFunction = true
@@ -338,16 +377,17 @@ func (r *rewriter) function(f *ast.FunctionLiteral) {
 		r.parameters(f.ParameterList)
 		r.declareVars(f.DeclarationList, local)
 		r.declareBlock(f.Body.List, local)
+		r.own = yielding
 		r.statements(f.Body.List)
 	})
 }
 
 // inside walks the inside of a function that is not the body.
 func (r *rewriter) inside(walk func()) {
-	own := r.own
-	r.own = false
+	own, body := r.own, r.body
+	r.own, r.body = false, false
 	walk()
-	r.own = own
+	r.own, r.body = own, body
 }
 
 func (r *rewriter) parameters(list *ast.ParameterList) {
@@ -370,7 +410,7 @@ func (r *rewriter) parameters(list *ast.ParameterList) {
 
 func (r *rewriter) arrow(f *ast.ArrowFunctionLiteral) {
 	if f.Async {
-		r.refuseAwait(f.Start, "async")
+		r.unit.waits = true
 	}
 	inFunction := r.inFunction
 	r.inFunction = false
@@ -443,8 +483,10 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 	case *ast.YieldExpression:
 		return r.yield(e)
 	case *ast.AwaitExpression:
-		r.refuseAwait(e.Await, "await")
-		e.Argument = r.expr(e.Argument)
+		r.unit.waits = true
+		if e.Argument = r.expr(e.Argument); r.async {
+			e.Argument = call(nameAwait, e.Await, e.Argument, site(e.Await))
+		}
 	case *ast.ArrayLiteral:
 		r.exprs(e.Value)
 	case *ast.SpreadElement:
@@ -479,8 +521,12 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		r.exprs(e.ArgumentList)
 	case *ast.NewExpression:
 		r.checkRegExp(e.Callee, e.ArgumentList)
+		_, known := r.promise(e.Callee)
 		e.Callee = r.expr(e.Callee)
 		r.exprs(e.ArgumentList)
+		if known && r.async && len(e.ArgumentList) == 1 {
+			e.ArgumentList[0] = call(nameExecutor, e.New, e.ArgumentList[0])
+		}
 	case *ast.ConditionalExpression:
 		e.Test = r.expr(e.Test)
 		e.Consequent = r.expr(e.Consequent)
@@ -536,6 +582,9 @@ func (r *rewriter) yield(y *ast.YieldExpression) ast.Expression {
 		return call(nameYield, y.Yield)
 	}
 	if y.Delegate {
+		if helper := r.runHelper(y); helper != nil {
+			return helper
+		}
 		return call(nameOver, y.Yield, r.expr(y.Argument))
 	}
 	if c, ok := y.Argument.(*ast.CallExpression); ok && !r.plain {
@@ -544,6 +593,32 @@ func (r *rewriter) yield(y *ast.YieldExpression) ast.Expression {
 		}
 	}
 	return call(nameYield, y.Yield, r.expr(y.Argument))
+}
+
+// promise tells whether e names the built-in Promise.
+func (r *rewriter) promise(e ast.Expression) (*ast.Identifier, bool) {
+	id, ok := e.(*ast.Identifier)
+	if !ok || id.Name != "Promise" {
+		return nil, false
+	}
+	_, declared := r.look("Promise")
+	return id, !declared
+}
+
+// runHelper is what stands in place of yield* helper(…), or nil if it is something else that is run.
+func (r *rewriter) runHelper(y *ast.YieldExpression) ast.Expression {
+	c, ok := y.Argument.(*ast.CallExpression)
+	if !ok {
+		return nil
+	}
+	id, ok := c.Callee.(*ast.Identifier)
+	if !ok || !r.isHelper(id.Name.String()) {
+		return nil
+	}
+	r.unit.waits = true
+	r.named(id.Name.String())
+	r.exprs(c.ArgumentList)
+	return &ast.AwaitExpression{Await: y.Yield, Argument: call(nameAwait, y.Yield, c, site(y.Yield))}
 }
 
 // call is a generated call of a native function. at is the place that errors in it are shown at.

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"fmt"
 	"sort"
 	"strings"
 	"unicode/utf8"
@@ -13,6 +14,8 @@ type place struct {
 	file         string
 	line, column int
 }
+
+func (p place) String() string { return fmt.Sprintf("%s:%d:%d", p.file, p.line, p.column) }
 
 // part is a stretch of the joined text that came from a text of the user.
 type part struct {

@@ -22,6 +22,9 @@ func (p *Program) NewTransform(env Env) (stream.Transform, error) {
 	if t.states.budget == 0 {
 		t.states.budget = defaultStateCache
 	}
+	if p.async {
+		return p.newOverlapping(env, t.states)
+	}
 	if err := t.renew(); err != nil {
 		return nil, err
 	}
@@ -111,7 +114,7 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 		}
 		v := t.vm
 		v.messages, v.arena, v.configs = &batch.Messages, &batch.Arena, batch.Configs
-		stop := t.watch(ctx, v)
+		stop := watch(ctx, v, &t.calls, 0)
 		_, err := t.loop(goja.Undefined())
 		if err == nil {
 			stop()
@@ -201,27 +204,43 @@ func (t *transform) defaultKey(topic *stream.Topic) []byte {
 	return t.vm.convertKey(record.Key, record.Input.Key, topic.Key)
 }
 
-// watch interrupts a call that runs longer than the timeout, and any call when ctx ends. Instead of setting a timer for each
+// watch interrupts a call that runs longer than the timeout, and any call grace after ctx has ended. Instead of setting a timer for each
 // call it looks at intervals whether the call is still the one that it saw before.
-func (t *transform) watch(ctx context.Context, v *vm) (stop func()) {
+func watch(ctx context.Context, v *vm, calls *calls, grace time.Duration) (stop func()) {
+	var ending interrupter
+	ending.vm = v
 	stopCtx := context.AfterFunc(ctx, func() {
-		v.rt.Interrupt(&refusal{code: CodeTimeout, message: "the stage is stopping", err: context.Cause(ctx)})
+		if grace == 0 {
+			v.rt.Interrupt(stopping(context.Cause(ctx)))
+		} else {
+			ending.after(grace, stopping(context.Cause(ctx)))
+		}
 	})
-	if t.env.Timeout <= 0 {
-		return func() { stopCtx() }
+	timeout := v.env.Timeout
+	if timeout <= 0 {
+		return func() {
+			stopCtx()
+			ending.end()
+		}
 	}
-	w := &watchdog{vm: v, calls: &t.calls, timeout: t.env.Timeout, since: time.Now()}
-	w.interval = max(t.env.Timeout/16, time.Millisecond)
+	w := &watchdog{vm: v, calls: calls, timeout: timeout, since: time.Now()}
+	w.interval = max(timeout/16, time.Millisecond)
 	w.mu.Lock()
 	w.timer = time.AfterFunc(w.interval, w.look)
 	w.mu.Unlock()
 	return func() {
 		stopCtx()
+		ending.end()
 		w.mu.Lock()
 		w.stopped = true
 		w.timer.Stop()
 		w.mu.Unlock()
 	}
+}
+
+// stopping is what a VM is interrupted with when its stage ends.
+func stopping(cause error) *refusal {
+	return &refusal{code: CodeTimeout, message: "the stage is stopping", err: cause}
 }
 
 type watchdog struct {

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -29,6 +30,10 @@ type Env struct {
 	Now func() time.Time
 	// StateCache is how much state a task keeps decoded between batches, in bytes; 0 is 16 MiB.
 	StateCache int
+	// Concurrency is how many records a body that awaits may have begun at once; 0 is DefaultConcurrency.
+	Concurrency int
+	// Fetch sends the requests of scripts. It is called on many goroutines at once and returns soon after its context ends.
+	Fetch func(context.Context, *FetchRequest) (*FetchResponse, error)
 	// Console takes what a script prints: level is debug, info, warn or error.
 	Console func(level, text string)
 	// Log takes what a script logs: level is info or warn. The fields are in the script's order.
@@ -64,6 +69,10 @@ type vm struct {
 	configs  stream.Configs   // of the batch or poll under way
 	urls     *[2]*goja.Object // URL and URLSearchParams, once made
 
+	// What bodies that await have beside: the loop, and the call that the slice under way belongs to.
+	loop *loop
+	turn *turn
+
 	// The call under way.
 	messages *[]stream.Message
 	arena    *stream.Arena
@@ -92,6 +101,7 @@ func newVM(p *Program, env *Env) (*vm, error) {
 	rt.SetMaxCallStackSize(maxCallDepth)
 	rt.SetTimeSource(v.clock)
 	v.proceed = func() {}
+	rt.SetPromiseRejectionTracker(v.track)
 	vars := env.Vars
 	if vars == nil {
 		vars = []byte("{}")
@@ -129,6 +139,7 @@ func newVM(p *Program, env *Env) (*vm, error) {
 			}
 			return goja.Undefined()
 		}),
+		v.native("await", 2, v.awaited), v.native("Promise", 1, v.executor), v.native("throw", 2, v.thrown),
 		message, state, varsValue, console,
 	}
 	over, err := v.over(args[0])

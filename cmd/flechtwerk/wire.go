@@ -18,6 +18,7 @@ import (
 // bodies are the compiled scripts of a Set.
 type bodies struct {
 	programs map[*pipeline.Body]*script.Program
+	clients  *clients
 }
 
 // compile compiles the body of every stage. A body with problems is left out.
@@ -35,7 +36,7 @@ func compile(set *pipeline.Set) (*bodies, pipeline.Problems) {
 		})
 	}
 	workers.Wait()
-	b := &bodies{programs: map[*pipeline.Body]*script.Program{}}
+	b := &bodies{programs: map[*pipeline.Body]*script.Program{}, clients: newClients()}
 	var problems pipeline.Problems
 	for i, s := range stages {
 		problems = append(problems, found[i]...)
@@ -84,7 +85,11 @@ func (b *bodies) handlers(now func() time.Time, log *slog.Logger, metrics *Metri
 			if program == nil {
 				return engine.Body{}, errors.New("the stage has no transform")
 			}
-			env := scriptEnv(p, t.Name, t.OutputTopics, t.Initial, t.Timeout, now, log, metrics)
+			env, err := b.env(p, t.Name, t.OutputTopics, t.Initial, t.Timeout, now, log, metrics)
+			if err != nil {
+				return engine.Body{}, err
+			}
+			env.Concurrency = t.Concurrency
 			return engine.Body{
 				New:      func() (stream.Transform, error) { return program.NewTransform(env) },
 				Stateful: program.NamesState(),
@@ -95,9 +100,24 @@ func (b *bodies) handlers(now func() time.Time, log *slog.Logger, metrics *Metri
 			if program == nil {
 				return nil, errors.New("the stage has no poll")
 			}
-			return program.NewSource(scriptEnv(p, x.Name, x.OutputTopics, x.Initial, x.Timeout, now, log, metrics))
+			env, err := b.env(p, x.Name, x.OutputTopics, x.Initial, x.Timeout, now, log, metrics)
+			if err != nil {
+				return nil, err
+			}
+			return program.NewSource(env)
 		},
 	}
+}
+
+// env is what a stage's script runs in, with the fetch of its pipeline.
+func (b *bodies) env(p *pipeline.Pipeline, stage string, outputs []*pipeline.Topic, initial []byte, timeout time.Duration, now func() time.Time, log *slog.Logger, metrics *Metrics) (script.Env, error) {
+	client, err := b.clients.of(p)
+	if err != nil {
+		return script.Env{}, err
+	}
+	env := scriptEnv(p, stage, outputs, initial, timeout, now, log, metrics)
+	env.Fetch = fetcher(client, p.Fetch.MaxRedirects > 0)
+	return env, nil
 }
 
 func scriptEnv(p *pipeline.Pipeline, stage string, outputs []*pipeline.Topic, initial []byte, timeout time.Duration, now func() time.Time, log *slog.Logger, metrics *Metrics) script.Env {

@@ -21,7 +21,7 @@ type Spec struct {
 	// evaluated once in each VM before any body, does no I/O, and what it declares is frozen.
 	Functions Functions `json:"functions"`
 	// What every HTTP request of the pipeline has that does not say otherwise.
-	Fetch *FetchSpec `json:"fetch" later:""`
+	Fetch *FetchSpec `json:"fetch"`
 	// The stages that read something outside Kafka.
 	Extractors Named[ExtractorSpec] `json:"extractors"`
 	// The stages that read topics.
@@ -171,7 +171,7 @@ type TransformerSpec struct {
 	// What a record becomes, without a script: every leaf is an expression.
 	Message *MessageSpec `json:"message"`
 	// How many records a script that awaits may have begun at once; those of one key never overlap.
-	Concurrency Count `json:"concurrency" default:"64" later:""`
+	Concurrency Count `json:"concurrency" default:"64"`
 	// How long the script may take for one record.
 	Timeout Duration `json:"timeout" default:"30s"`
 	// What becomes of a record that cannot be decoded: `fail` ends the process with exit status 1, `skip` passes it over.

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/flechtwerk/flechtwerk/connectors/http"
+	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+	"github.com/flechtwerk/flechtwerk/script"
+)
+
+// clients are the HTTP clients of pipelines. Rates, breakers and connections of a host are shared by all of them.
+type clients struct {
+	hosts *http.Hosts
+
+	mu   sync.Mutex
+	made map[*pipeline.Pipeline]*http.Client
+}
+
+func newClients() *clients {
+	return &clients{hosts: http.NewHosts(), made: map[*pipeline.Pipeline]*http.Client{}}
+}
+
+// of is the client of a pipeline, with what its fetch: says.
+func (c *clients) of(p *pipeline.Pipeline) (*http.Client, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if client := c.made[p]; client != nil {
+		return client, nil
+	}
+	d := p.Fetch
+	config := http.Config{
+		Hosts: c.hosts, UserAgent: d.UserAgent, BaseURL: d.BaseURL, Timeout: d.Timeout,
+		Rate:     http.Rate{Requests: d.Rate.Requests, Per: d.Rate.Per},
+		Breaker:  http.Breaker{Failures: d.Breaker.Failures, Pause: d.Breaker.Pause},
+		MaxBytes: d.MaxBytes, MaxDecompressed: d.MaxBytes, MaxRedirects: d.MaxRedirects,
+	}
+	client, err := http.New(config)
+	if err != nil {
+		return nil, err
+	}
+	c.made[p] = client
+	return client, nil
+}
+
+// fetcher is the fetch of scripts that goes out through client. Without redirects (max_redirects: 0) one is an error.
+func fetcher(client *http.Client, follow bool) func(context.Context, *script.FetchRequest) (*script.FetchResponse, error) {
+	return func(ctx context.Context, r *script.FetchRequest) (*script.FetchResponse, error) {
+		request := &http.Request{Method: r.Method, URL: r.URL, Body: r.Body, Timeout: r.Timeout, Query: pairs(r.Query), Headers: pairs(r.Headers)}
+		switch {
+		case r.Redirect == "manual":
+			request.Redirect = http.Manual
+		case r.Redirect == "error" || !follow:
+			request.Redirect = http.Refuse
+		}
+		answer, err := client.Do(ctx, request)
+		if err != nil {
+			return nil, fetchError(err)
+		}
+		return &script.FetchResponse{
+			Status: answer.Status, Headers: answer.Headers, URL: answer.URL, Shown: http.MaskURL(answer.URL), Elapsed: answer.Elapsed,
+			Body: &fetchBody{answer},
+		}, nil
+	}
+}
+
+func pairs(list []script.Pair) []http.Pair {
+	pairs := make([]http.Pair, len(list))
+	for i, p := range list {
+		pairs[i] = http.Pair(p)
+	}
+	return pairs
+}
+
+// fetchBody is a body with the errors of scripts.
+type fetchBody struct{ answer *http.Response }
+
+func (b *fetchBody) Read(p []byte) (int, error) {
+	n, err := b.answer.Body.Read(p)
+	return n, fetchError(err)
+}
+
+func (b *fetchBody) Close() error { return b.answer.Body.Close() }
+
+// fetchError is an error of a client as scripts have it. That a name has no address is one way not to get a connection.
+func fetchError(err error) error {
+	var e *http.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	code := e.Code
+	if code == http.CodeDNS {
+		code = http.CodeConnect
+	}
+	return &script.FetchError{Code: code, Message: e.Error(), Err: err}
+}

@@ -1,0 +1,308 @@
+package script
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dop251/goja"
+)
+
+// Bodies that await run in calls that overlap in one VM. What they wait for runs outside, on goroutines of its own, and comes
+// back through the loop, which only the goroutine of the VM works off.
+//
+//  1. A slice is one entry into the VM: the begin of a call, or the result of one operation. It runs until no promise job is
+//     left. Calls share no promise, so everything that runs in a slice belongs to the call that it was begun for, and that
+//     call is under way (vm.turn) from begin to end of the slice.
+//  2. What a slice leaves waits for operations of its own call. So a call whose promise is pending, and that has no operation
+//     under way, will never end.
+//  3. To end a call is to reject what it waits for with the sentinel, which no catch clause takes; to drop it is to let it
+//     wait for ever, so that nothing of it runs any more.
+//  4. Nobody leaves while an operation of his is under way: the loop is drained first.
+
+// turn is one run of a body that awaits.
+type turn struct {
+	record  int
+	entry   *stateEntry
+	key     string
+	promise *goja.Promise
+	// over is the sentinel once the call is to end.
+	over    *goja.Object
+	dropped bool
+
+	operations []*operation
+	executors  []goja.Callable // the reject functions of promises that the script made
+	unhandled  []*goja.Promise // rejected, and nobody looked
+	site       int             // where it awaited last, as an offset of the joined text
+	threw      goja.Value      // what a throw statement threw last,
+	threwAt    int             // and where
+	origins    map[*goja.Object]*origin
+	bigs       []string
+
+	began   time.Time
+	parent  context.Context
+	ctx     context.Context // of operations; made with the first
+	release context.CancelFunc
+}
+
+// context ends when the turn does.
+func (c *turn) context() context.Context {
+	if c.ctx == nil {
+		c.ctx, c.release = context.WithCancel(c.parent)
+	}
+	return c.ctx
+}
+
+func (c *turn) cancel() {
+	if c.release != nil {
+		c.release()
+	}
+}
+
+// operation is something that a call waits for.
+type operation struct {
+	turn            *turn
+	resolve, reject func(any) error
+	name            string
+	site            Error // where it began
+}
+
+// settle makes the result of an operation, on the goroutine of the VM. What it throws rejects the promise.
+type settle func() (goja.Value, error)
+
+type posting struct {
+	operation *operation
+	settle    settle
+}
+
+// loop brings results to the goroutine of the VM.
+type loop struct {
+	signal chan struct{} // has room for one
+	away   int           // operations that have not been taken; of the VM's goroutine
+
+	mu     sync.Mutex
+	posted []posting
+}
+
+func newLoop() *loop { return &loop{signal: make(chan struct{}, 1)} }
+
+func (l *loop) post(p posting) {
+	l.mu.Lock()
+	l.posted = append(l.posted, p)
+	l.mu.Unlock()
+	select {
+	case l.signal <- struct{}{}:
+	default:
+	}
+}
+
+// take answers what was posted since it was asked last.
+func (l *loop) take() []posting {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := l.posted
+	l.posted = nil
+	l.away -= len(list)
+	return list
+}
+
+// drain waits until no operation is under way and drops the results.
+func (l *loop) drain() {
+	for l.take(); l.away > 0; l.take() {
+		<-l.signal
+	}
+}
+
+// outside runs work on a goroutine of its own and answers a promise of what settle makes of it. ctx ends with the call.
+func (v *vm) outside(name string, work func(ctx context.Context) settle) goja.Value {
+	c := v.turn
+	if c == nil {
+		v.throw(refuse(CodeError, "call it in a body", "%s works only while a body runs", name))
+	}
+	v.proceed()
+	promise, resolve, reject := v.rt.NewPromise()
+	o := &operation{turn: c, resolve: resolve, reject: reject, name: name}
+	v.locate(&o.site, v.rt.CaptureCallStack(0, nil))
+	c.operations = append(c.operations, o)
+	l, ctx := v.loop, c.context()
+	l.away++
+	go func() { l.post(posting{o, work(ctx)}) }()
+	return v.rt.ToValue(promise)
+}
+
+// slice enters the VM for a call. Its error is one that no script can catch.
+func (v *vm) slice(c *turn, f func() error) error {
+	v.turn, v.index = c, c.record
+	v.values.origins, v.values.bigs = c.origins, c.bigs
+	err := f()
+	c.bigs = v.values.bigs
+	v.turn = nil
+	return err
+}
+
+// deliver gives an operation's result to its call.
+func (v *vm) deliver(p posting) error {
+	o, c := p.operation, p.operation.turn
+	for i := range c.operations {
+		if c.operations[i] == o {
+			c.operations = append(c.operations[:i], c.operations[i+1:]...)
+			return v.slice(c, func() error {
+				var value goja.Value
+				var err error
+				if thrown := v.rt.Try(func() { value, err = p.settle() }); thrown != nil {
+					return o.reject(thrown.Value())
+				}
+				if thrown, ok := err.(*thrownValue); ok { //nolint:errorlint // it is never inside another
+					return o.reject(thrown.value)
+				}
+				if err != nil {
+					return o.reject(v.rt.NewGoError(err))
+				}
+				return o.resolve(value)
+			})
+		}
+	}
+	return nil
+}
+
+// end makes a call run its finally blocks and nothing else. Afterwards nothing more of it will run.
+func (v *vm) end(c *turn, over *goja.Object) error {
+	c.over = over
+	c.cancel()
+	defer c.drop()
+	for len(c.operations) > 0 || len(c.executors) > 0 {
+		operations, executors := c.operations, c.executors
+		c.operations, c.executors = nil, nil
+		for _, o := range operations {
+			if err := v.slice(c, func() error { return o.reject(over) }); err != nil {
+				return err
+			}
+		}
+		for _, reject := range executors {
+			if err := v.slice(c, func() error { _, err := reject(goja.Undefined(), over); return err }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// drop makes sure that nothing of a call runs any more.
+func (c *turn) drop() {
+	c.dropped = true
+	c.cancel()
+	c.operations, c.executors = nil, nil
+}
+
+// track notes rejected promises until somebody handles them.
+func (v *vm) track(p *goja.Promise, operation goja.PromiseRejectionOperation) {
+	c := v.turn
+	if c == nil {
+		return
+	}
+	if operation == goja.PromiseRejectionReject {
+		c.unhandled = append(c.unhandled, p)
+		return
+	}
+	for i := range c.unhandled {
+		if c.unhandled[i] == p {
+			c.unhandled = append(c.unhandled[:i], c.unhandled[i+1:]...)
+			return
+		}
+	}
+}
+
+// outcome tells whether a call is over after a slice, and how: with an error, or without.
+func (v *vm) outcome(c *turn) (done bool, failed *Error) {
+	state := c.promise.State()
+	for _, p := range c.unhandled {
+		if p != c.promise && c.over == nil {
+			failed = v.rejection(c, p.Result())
+			failed.message = "a promise was rejected and nothing awaits it: " + failed.message
+			failed.code, failed.hint = CodeUnhandled, "await each promise, several with await Promise.all([…])"
+			return true, failed
+		}
+	}
+	switch {
+	case state == goja.PromiseStateRejected:
+		return true, v.rejection(c, c.promise.Result())
+	case state == goja.PromiseStateFulfilled && len(c.operations) > 0:
+		o := c.operations[0]
+		failed = &o.site
+		failed.code, failed.message, failed.hint = CodeForgotten, "the script ended before its "+o.name+" did", "await what "+o.name+" answers"
+		return true, failed
+	case state == goja.PromiseStateFulfilled:
+		return true, nil
+	case len(c.operations) == 0:
+		return true, v.at(c, refuse(CodeStuck, "what new Promise is given must call resolve or reject", "the script awaits a promise that nothing can settle"))
+	}
+	return false, nil
+}
+
+// at is a failure at the place where the call awaited last.
+func (v *vm) at(c *turn, r *refusal) *Error {
+	e := &Error{code: r.code, message: r.message, hint: r.hint, err: r.err}
+	if c.site >= 0 {
+		e.at = v.program.src.place(c.site)
+		e.stack = []string{e.at.String()}
+	}
+	return e
+}
+
+// rejection is what a promise was rejected with as an error.
+func (v *vm) rejection(c *turn, reason goja.Value) *Error {
+	if o, ok := reason.(*goja.Object); ok {
+		if e, is := sentinelOf(o); is && o.ClassName() == "Error" {
+			return &Error{code: CodeError, message: e.Error(), err: e.err}
+		}
+	}
+	v.turn, v.values.bigs = c, c.bigs
+	defer func() { v.turn = nil }()
+	e := v.failure(v.rt.Try(func() { panic(reason) }))
+	if e.at.line == 0 {
+		switch {
+		case c.threw != nil && c.threw == reason:
+			e.at = v.program.src.place(c.threwAt)
+		case c.site >= 0:
+			e.at = v.program.src.place(c.site)
+		default:
+			return e
+		}
+		e.stack = append([]string{e.at.String()}, e.stack...)
+	}
+	return e
+}
+
+// awaited is called with each value that a script awaits, and with the place.
+func (v *vm) awaited(call goja.FunctionCall) goja.Value {
+	if v.turn != nil {
+		v.turn.site = int(call.Argument(1).ToInteger())
+	}
+	v.proceed()
+	return call.Argument(0)
+}
+
+// thrown is called with each value that a script throws, and with the place.
+func (v *vm) thrown(call goja.FunctionCall) goja.Value {
+	if v.turn != nil {
+		v.turn.threw, v.turn.threwAt = call.Argument(0), int(call.Argument(1).ToInteger())
+	}
+	return call.Argument(0)
+}
+
+// executor wraps the function that makes a promise of the script's own, so that the promise can be rejected when the call is
+// to end.
+func (v *vm) executor(call goja.FunctionCall) goja.Value {
+	f, ok := goja.AssertFunction(call.Argument(0))
+	if !ok || v.turn == nil {
+		return call.Argument(0)
+	}
+	return v.rt.ToValue(func(made goja.FunctionCall) goja.Value {
+		if reject, ok := goja.AssertFunction(made.Argument(1)); ok && v.turn != nil {
+			v.turn.executors = append(v.turn.executors, reject)
+		}
+		result, err := f(goja.Undefined(), made.Arguments...)
+		must(err)
+		return result
+	})
+}

@@ -1,0 +1,455 @@
+package script
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dop251/goja"
+
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+)
+
+// DefaultConcurrency is how many records of a batch a body that awaits may have begun at once.
+const DefaultConcurrency = 64
+
+// overlapping is a transform whose body awaits. Records of different keys overlap, those of one key never do.
+//
+//  1. Records begin in their order, except that one whose key is busy waits for its predecessor, without taking a place.
+//     Records without a key have no predecessor.
+//  2. A record that fails takes back what it alone yielded. The engine is asked about failures in the order of the records,
+//     once all before it are done, so that what it does does not depend on how long they took.
+//  3. Messages lie in the order of the records when all are done.
+//  4. When a VM has to be replaced, what was under way in it, save the call to blame, begins again in the next.
+type overlapping struct {
+	program *Program
+	env     Env
+	limit   int
+	vm      *vm // nil after an interrupt, until the next is made
+	body    goja.Callable
+	loop    *loop
+	states  states
+	calls   calls
+	spare   []map[*goja.Object]*origin
+
+	// The batch under way.
+	ctx     context.Context
+	batch   *stream.Batch
+	next    int              // the first record that was not looked at
+	ready   []int            // records that may begin before next: their key has become free, or their VM went away
+	waiting map[string][]int // by busy key: the records that wait for it
+	running []*turn
+	settled []bool
+	failed  map[int]*Error
+	asked   int // records before it are settled, and their failures known to the engine
+}
+
+func (p *Program) newOverlapping(env Env, s states) (*overlapping, error) {
+	t := &overlapping{program: p, env: env, limit: env.Concurrency, states: s, loop: newLoop()}
+	if t.limit <= 0 {
+		t.limit = DefaultConcurrency
+	}
+	if err := t.renew(); err != nil {
+		return nil, err
+	}
+	t.states.initial.raw = t.vm.initial
+	t.states.initial.scan()
+	return t, nil
+}
+
+// renew replaces the VM.
+func (t *overlapping) renew() error {
+	v, err := newVM(t.program, &t.env)
+	if err != nil {
+		return err
+	}
+	v.loop = t.loop
+	v.defaultKey = func(topic *stream.Topic) []byte {
+		record := &t.batch.Records[v.index]
+		return v.convertKey(record.Key, record.Input.Key, topic.Key)
+	}
+	v.defaultTimestamp = func() int64 { return t.batch.Records[v.index].Timestamp }
+	v.proceed = func() {
+		if v.turn != nil && v.turn.over != nil {
+			panic(v.turn.over)
+		}
+	}
+	v.keep = func(value goja.Value) {
+		c := v.turn
+		if c == nil || c.entry == nil {
+			v.throw(refuse(CodeState, "", "the stage has no state"))
+		}
+		t.states.keep(c.entry, value, c.record)
+	}
+	t.body, _ = goja.AssertFunction(v.handler)
+	t.vm, t.states.vm = v, v
+	return nil
+}
+
+// Run implements stream.Transform.
+func (t *overlapping) Run(ctx context.Context, batch *stream.Batch) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	n := len(batch.Records)
+	t.ctx, t.batch, t.next, t.asked = ctx, batch, 0, 0
+	t.ready, t.running = t.ready[:0], t.running[:0]
+	t.waiting, t.failed = map[string][]int{}, map[int]*Error{}
+	t.settled = slices.Grow(t.settled[:0], n)[:n]
+	clear(t.settled)
+	err := t.run()
+	if err != nil {
+		t.stop(err)
+	}
+	t.loop.drain()
+	t.ctx, t.batch = nil, nil
+	if err != nil {
+		t.states.forget()
+		return err
+	}
+	from := func(a, b stream.Message) int { return cmp.Compare(a.From, b.From) }
+	if !slices.IsSortedFunc(batch.Messages, from) {
+		slices.SortStableFunc(batch.Messages, from)
+	}
+	t.states.finish(batch)
+	return nil
+}
+
+func (t *overlapping) run() error {
+	for {
+		stop, err := t.guard()
+		if err != nil {
+			return err
+		}
+		err = t.work()
+		stop()
+		var gone *interrupted
+		switch {
+		case err == nil:
+			return nil
+		case !errors.As(err, &gone):
+			return err
+		}
+		if err := t.recover(gone); err != nil {
+			return err
+		}
+	}
+}
+
+// guard makes a VM if there is none, and watches it.
+func (t *overlapping) guard() (stop func(), err error) {
+	if t.vm == nil {
+		if err := t.renew(); err != nil {
+			return nil, err
+		}
+	}
+	v := t.vm
+	v.messages, v.arena, v.configs = &t.batch.Messages, &t.batch.Arena, t.batch.Configs
+	return watch(t.ctx, v, &t.calls, grace(&t.env)), nil
+}
+
+// interrupted is the error of a slice that was interrupted or nested too deep: the VM must go.
+type interrupted struct {
+	turn *turn
+	err  error
+}
+
+func (i *interrupted) Error() string { return i.err.Error() }
+
+// recover settles the call that an interrupt was meant for and lets all others that were under way begin again.
+func (t *overlapping) recover(gone *interrupted) error {
+	failed := t.vm.failure(gone.err)
+	reason := interruption(gone.err)
+	t.vm = nil
+	if err := context.Cause(t.ctx); err != nil {
+		return err
+	}
+	if reason != nil && reason.call != t.calls.Load()>>1 {
+		gone.turn = nil // meant for a slice before
+	}
+	again := slices.Clone(t.running)
+	for _, c := range again {
+		c.drop()
+		if c == gone.turn {
+			if err := t.finish(c, failed); err != nil {
+				return err
+			}
+			continue
+		}
+		t.leave(c)
+		t.undo(c)
+		t.ready = append(t.ready, c.record)
+	}
+	slices.Sort(t.ready)
+	return nil
+}
+
+// work runs until all records are settled.
+func (t *overlapping) work() error {
+	for {
+		for len(t.running) < t.limit {
+			i, ok := t.take()
+			if !ok {
+				break
+			}
+			if err := t.begin(i); err != nil {
+				return err
+			}
+			if t.ctx.Err() != nil {
+				return context.Cause(t.ctx)
+			}
+		}
+		if len(t.running) == 0 {
+			return nil
+		}
+		if err := t.wait(); err != nil {
+			return err
+		}
+		for _, p := range t.loop.take() {
+			c := p.operation.turn
+			if c.dropped {
+				continue
+			}
+			if err := t.enter(c, func() error { return t.vm.deliver(p) }); err != nil {
+				return err
+			}
+			if c.promise != nil && !c.dropped {
+				if err := t.look(c); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// take answers the next record that may begin, and makes its key busy.
+func (t *overlapping) take() (int, bool) {
+	if len(t.ready) > 0 {
+		i := t.ready[0]
+		t.ready = t.ready[1:]
+		return i, true
+	}
+	for t.next < len(t.batch.Records) {
+		i := t.next
+		t.next++
+		key, ok := t.key(i)
+		if !ok {
+			return i, true
+		}
+		waiting, busy := t.waiting[key]
+		if !busy {
+			t.waiting[key] = nil
+			return i, true
+		}
+		t.waiting[key] = append(waiting, i)
+	}
+	return 0, false
+}
+
+// key is what records must not overlap in: the state key, or in stages without state the key of the record, if it has one.
+func (t *overlapping) key(i int) (string, bool) {
+	record := &t.batch.Records[i]
+	if t.batch.States != nil {
+		return record.StateKey, true
+	}
+	return string(record.Key), record.Key != nil
+}
+
+// wait returns when a result is there. Calls whose time is up end here.
+func (t *overlapping) wait() error {
+	var timer *time.Timer
+	var up <-chan time.Time
+	if t.env.Timeout > 0 {
+		timer = time.NewTimer(time.Until(t.oldest().Add(t.env.Timeout)))
+		defer timer.Stop()
+		up = timer.C
+	}
+	select {
+	case <-t.loop.signal:
+	case <-t.ctx.Done():
+		return context.Cause(t.ctx)
+	case <-up:
+	}
+	if t.env.Timeout > 0 {
+		for _, c := range slices.Clone(t.running) {
+			if time.Since(c.began) >= t.env.Timeout {
+				c.drop()
+				if err := t.finish(c, t.vm.at(c, t.vm.overtime())); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (t *overlapping) oldest() time.Time {
+	oldest := t.running[0].began
+	for _, c := range t.running[1:] {
+		if c.began.Before(oldest) {
+			oldest = c.began
+		}
+	}
+	return oldest
+}
+
+// begin runs the first slice of a record's call.
+func (t *overlapping) begin(i int) error {
+	v := t.vm
+	record := &t.batch.Records[i]
+	c := &turn{record: i, site: -1, parent: t.ctx}
+	c.key, _ = t.key(i)
+	if n := len(t.spare); n > 0 {
+		c.origins, t.spare = t.spare[n-1], t.spare[:n-1]
+	} else {
+		c.origins = map[*goja.Object]*origin{}
+	}
+	if t.program.namesState && t.batch.States != nil {
+		var err error
+		if c.entry, err = t.states.entry(t.batch.States, record.StateKey); err != nil {
+			return err
+		}
+	}
+	t.running = append(t.running, c)
+	if t.env.Timeout > 0 {
+		c.began = time.Now()
+	}
+	if err := t.enter(c, func() error {
+		return v.slice(c, func() error {
+			answer, err := t.body(goja.Undefined(), t.arguments(c, record)...)
+			if err == nil {
+				c.promise = answer.Export().(*goja.Promise)
+			}
+			return err
+		})
+	}); err != nil {
+		return err
+	}
+	return t.look(c)
+}
+
+func (t *overlapping) arguments(c *turn, record *stream.Record) []goja.Value {
+	v, p := t.vm, t.program
+	args := make([]goja.Value, 0, 3)
+	switch {
+	case !p.flat:
+		args = append(args, v.msg(record))
+	case p.readsValue:
+		args = append(args, v.recordValue(record))
+	default:
+		args = append(args, goja.Null())
+	}
+	if p.flat && p.readsKey {
+		args = append(args, v.recordKey(record))
+	}
+	if c.entry != nil {
+		args = append(args, t.states.value(c.entry))
+	}
+	return args
+}
+
+// enter runs a slice under the eyes of the watchdog.
+func (t *overlapping) enter(c *turn, slice func() error) error {
+	t.calls.Store((t.calls.Load()>>1+1)<<1 | 1)
+	err := slice()
+	t.calls.Store(t.calls.Load() &^ 1)
+	if err != nil {
+		return &interrupted{c, err}
+	}
+	return nil
+}
+
+// look settles a call that is over after a slice.
+func (t *overlapping) look(c *turn) error {
+	done, failed := t.vm.outcome(c)
+	if !done {
+		return nil
+	}
+	if c.promise.State() == goja.PromiseStatePending || len(c.operations) > 0 {
+		over := t.vm.rt.NewGoError(&ended{failed})
+		if err := t.enter(c, func() error { return t.vm.end(c, over) }); err != nil {
+			return err
+		}
+	}
+	return t.finish(c, failed)
+}
+
+// leave takes a call out of those that run.
+func (t *overlapping) leave(c *turn) {
+	c.drop()
+	i := slices.Index(t.running, c)
+	t.running = slices.Delete(t.running, i, i+1)
+	clear(c.origins)
+	t.spare = append(t.spare, c.origins)
+}
+
+// finish settles a record.
+func (t *overlapping) finish(c *turn, failed *Error) error {
+	t.leave(c)
+	if failed != nil {
+		t.undo(c)
+		t.failed[c.record] = failed
+	}
+	t.settled[c.record] = true
+	if _, keyed := t.key(c.record); keyed {
+		if waiting := t.waiting[c.key]; len(waiting) > 0 {
+			t.waiting[c.key] = waiting[1:]
+			t.ready = append(t.ready, waiting[0])
+		} else {
+			delete(t.waiting, c.key)
+		}
+	}
+	for ; t.asked < len(t.settled) && t.settled[t.asked]; t.asked++ {
+		if failed := t.failed[t.asked]; failed != nil {
+			if err := t.batch.Fail(t.asked, failed); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// undo takes back what a call yielded.
+func (t *overlapping) undo(c *turn) {
+	t.batch.Messages = slices.DeleteFunc(t.batch.Messages, func(m stream.Message) bool { return m.From == c.record })
+	if c.entry != nil {
+		c.entry.undo(c.record)
+	}
+}
+
+// stop lets what is under way run its finally blocks when the batch is given up.
+func (t *overlapping) stop(cause error) {
+	v := t.vm
+	if v == nil {
+		for _, c := range t.running {
+			c.drop()
+		}
+		return
+	}
+	stop := watch(context.WithoutCancel(t.ctx), v, &t.calls, 0)
+	defer stop()
+	ending := time.AfterFunc(grace(&t.env), func() { v.rt.Interrupt(stopping(cause)) })
+	defer ending.Stop()
+	for _, c := range slices.Clone(t.running) {
+		if t.vm == nil || c.promise == nil {
+			c.drop()
+			continue
+		}
+		over := v.rt.NewGoError(&ended{cause})
+		if err := t.enter(c, func() error { return v.end(c, over) }); err != nil {
+			t.vm = nil
+		}
+	}
+	t.running = t.running[:0]
+}
+
+// Forget implements stream.Transform.
+func (t *overlapping) Forget() { t.states.forget() }
+
+// Close implements stream.Transform.
+func (t *overlapping) Close() {
+	t.states.forget()
+	t.vm, t.body = nil, nil
+}
