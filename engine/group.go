@@ -154,6 +154,17 @@ func (g *group) fetchError(topic string, partition int32, err error) error {
 	case errors.Is(err, kerr.OffsetOutOfRange):
 		return fmt.Errorf("%w: %s/%d: the committed offset of group %s is no longer in the log (its records were deleted before they were read); "+
 			"set the group's offset with Kafka's own tools to go on without them: %w", ErrSurroundings, topic, partition, g.s.app, err)
+	case errors.Is(err, kerr.InvalidSessionTimeout):
+		return fmt.Errorf("%w: kafka.session_timeout is %v, which the broker does not take (its group.min.session.timeout.ms and group.max.session.timeout.ms): %w",
+			ErrSurroundings, g.s.engine.o.Kafka.SessionTimeout, err)
+	case errors.Is(err, kerr.FencedInstanceID), errors.Is(err, kerr.UnreleasedInstanceID):
+		return fmt.Errorf("%w: instance.id %s: another process of group %s has the same one: %w", ErrSurroundings, g.s.engine.o.InstanceID, g.s.app, err)
+	case topic == "":
+		if denied(err) {
+			return fmt.Errorf("%w: group %s: %w", ErrSurroundings, g.s.app, err)
+		}
+		g.s.warn("kafka.group", fmt.Sprintf("group %s: %v", g.s.app, err))
+		return nil
 	case denied(err), errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
 		return fmt.Errorf("%w: %s/%d: %w", ErrSurroundings, topic, partition, err)
 	}

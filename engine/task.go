@@ -96,7 +96,10 @@ func (t *task) stop(grace time.Duration) {
 		t.stopHard(errTaskStopped)
 		return
 	}
-	timer := time.AfterFunc(grace, func() { t.stopHard(errTooLong) })
+	timer := time.AfterFunc(grace, func() {
+		t.g.s.warn("task.abandoned", fmt.Sprintf("task %d was still at work after %v: what it was at is dropped, and done again by whoever runs it next", t.partition, grace))
+		t.stopHard(errTooLong)
+	})
 	go func() {
 		<-t.done
 		timer.Stop()

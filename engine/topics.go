@@ -297,14 +297,14 @@ func topicsOf(pipelines []*pipeline.Pipeline) []*pipeline.Topic {
 	return out
 }
 
-// changelogsOf are the changelogs that are known without looking into bodies.
+// changelogsOf are the changelogs of a pipeline's stages.
 func changelogsOf(p *pipeline.Pipeline) []string {
 	var out []string
 	for _, x := range p.Extractors {
 		out = append(out, changelogTopic(x.ApplicationID))
 	}
 	for _, t := range p.Transformers {
-		if t.HasState {
+		if t.HasState || t.Stateful {
 			out = append(out, changelogTopic(t.ApplicationID))
 		}
 	}

@@ -47,6 +47,8 @@ var codes = map[string]pipeline.Explanation{
 	"state.offset":      {Severity: pipeline.Warning, Text: "The local copy of the state ends outside of the changelog, so the state is restored from the whole changelog. Nothing is lost."},
 	"state.age":         {Severity: pipeline.Warning, Text: "The local copy of the state is older than the changelog keeps deletes (delete.retention.ms), so it may hold keys that are deleted. The state is restored from the whole changelog. Nothing is lost."},
 
+	"kafka.group":               {Severity: pipeline.Warning, Text: "The consumer group could not be joined just now. It is tried again."},
+	"task.abandoned":            {Severity: pipeline.Warning, Text: "A task did not finish what it was at in time, at the end of the process (`shutdown.timeout`) or when it went to another instance. What it was at is not committed: whoever runs the task next does it again."},
 	"kafka.fetch":               {Severity: pipeline.Warning, Text: "Records could not be fetched just now. It is tried again."},
 	"kafka.leave":               {Severity: pipeline.Warning, Text: "The group could not be left, so others take over only after kafka.session_timeout."},
 	"kafka.transaction_version": {Severity: pipeline.Warning, Text: "The cluster does not say which version of transactions it has; Kafka 4 with transaction.version 2 is the best there is."},

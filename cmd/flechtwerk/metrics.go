@@ -121,9 +121,14 @@ func (m *Metrics) Events() engine.Events {
 		},
 		BatchRun: func(i engine.BatchInfo) {
 			s := m.stage(i.Pipeline, i.Stage)
-			s.filtered.Add(float64(i.Filtered))
 			s.scriptSeconds.Add(i.Duration.Seconds())
-			s.newest.Set(float64(i.Newest) / 1000)
+		},
+		BatchTaken: func(i engine.BatchInfo) {
+			s := m.stage(i.Pipeline, i.Stage)
+			s.filtered.Add(float64(i.Filtered))
+			if i.Newest > 0 {
+				s.newest.Set(float64(i.Newest) / 1000)
+			}
 		},
 		RecordInvalid: func(i engine.RecordInfo) {
 			m.invalid.WithLabelValues(i.Pipeline, i.Stage, i.Topic, policy(i)).Inc()

@@ -45,7 +45,8 @@ func TestMetricsOfEvents(t *testing.T) {
 	tx := engine.TransactionInfo{TaskInfo: task3, Records: 5, Outputs: []engine.TopicCount{{Topic: "a", Count: 3}, {Topic: "b", Count: 1}}}
 	tx.Duration = 250 * time.Millisecond
 	e.StageStarted(engine.StageInfo{Pipeline: "tanks", Stage: "alerts"})
-	e.BatchRun(engine.BatchInfo{TaskInfo: engine.TaskInfo{Pipeline: "tanks", Stage: "alerts", Duration: 2 * time.Second}, Records: 5, Filtered: 2, Newest: 1500})
+	e.BatchTaken(engine.BatchInfo{TaskInfo: engine.TaskInfo{Pipeline: "tanks", Stage: "alerts"}, Records: 7, Filtered: 2, Newest: 1500})
+	e.BatchRun(engine.BatchInfo{TaskInfo: engine.TaskInfo{Pipeline: "tanks", Stage: "alerts", Duration: 2 * time.Second}, Records: 5})
 	e.TransactionCommitted(tx)
 	e.TransactionCommitted(tx)
 	e.TransactionAborted(tx)

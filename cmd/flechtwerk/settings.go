@@ -371,6 +371,9 @@ func (s *Settings) resolve() []error {
 	}
 	s.Kafka.ClientID = s.values["kafka.client_id"]
 	s.Kafka.SessionTimeout = duration("kafka.session_timeout")
+	if t := s.Kafka.SessionTimeout; t != 0 && (t < 500*time.Millisecond || t > 30*time.Minute) {
+		fail("kafka.session_timeout", "%v is not from 500ms to 30m", t)
+	}
 	s.State.Dir = s.values["state.dir"]
 	s.State.Memory = size("state.memory")
 	if s.HTTPListen = s.values["http.listen"]; s.HTTPListen == "off" {

@@ -208,6 +208,8 @@ type Transformer struct {
 	// HasState says that the pipeline declares `state:`. A stage without it is stateful all the same when its body or
 	// the functions name `state` or `State`.
 	HasState bool
+	// Stateful says that the stage has a changelog: HasState, or what its script names. CheckScripts sets it.
+	Stateful bool
 	// Initial is the state of a key that has none yet, a JSON object; nil without HasState.
 	Initial []byte
 	// Filter tells which records the stage is for; nil is all of them.

@@ -46,11 +46,15 @@ func (s *Set) Scripted() []Stage {
 }
 
 // CheckScripts finds what is wrong between a stage and what its body does. facts is asked once for each stage with a body;
-// it answers false for one that did not compile, which is then passed over. The Problems are sorted.
+// it answers false for one that did not compile, which is then passed over. The Problems are sorted. What is learnt of
+// transformers is kept in them (Stateful).
 func (s *Set) CheckScripts(facts func(Stage) (Facts, bool)) Problems {
 	var problems Problems
 	for _, stage := range s.Scripted() {
 		if f, ok := facts(stage); ok {
+			if t := stage.Transformer; t != nil {
+				t.Stateful = t.HasState || f.NamesState
+			}
 			problems = append(problems, stage.check(f)...)
 		}
 	}

@@ -114,7 +114,7 @@ type ExtractorSpec struct {
 
 // ConfigRulesSpec is what a stage wants of its configs.
 type ConfigRulesSpec struct {
-	// A JSON Schema that every config must fit, with its defaults: written here, or the name of a .json or .yaml file beside
+	// A JSON Schema that every config must fit, with its defaults: written here, or the name of a .json file beside
 	// the pipeline. The member `suspended`, which stops the polls of a config, need not be named in it.
 	Schema JSONSchema `json:"schema"`
 	// Members that a config has which does not say otherwise; objects in it likewise.
@@ -188,7 +188,7 @@ type MessageSpec struct {
 	Topic Text `json:"topic"`
 	// The key; by default that of the input.
 	Key Leaves `json:"key"`
-	// The value; `null` is a tombstone. By default that of the input.
+	// The value; `null` is a tombstone.
 	Value Leaves `json:"value" schema:"required"`
 	// The headers by name, or one expression such as `headers`.
 	Headers Leaves `json:"headers"`
