@@ -21,6 +21,19 @@ func (r *rewriter) isFixed(e ast.Expression, name string) bool {
 	return ok && b == fixed
 }
 
+// checkYielded refuses a Message or a State that is made and let go: it would be lost without a word.
+func (r *rewriter) checkYielded(e ast.Expression) {
+	c, ok := e.(*ast.CallExpression)
+	if !ok {
+		return
+	}
+	for _, name := range []string{"Message", "State"} {
+		if r.isFixed(c.Callee, name) {
+			r.refuse(c.Idx0(), CodeYield, "write `yield "+name+"(…)`", "%s(…) alone does nothing: it is not yielded", name)
+		}
+	}
+}
+
 // checkMessage refuses members of Message({…}) that mean nothing.
 func (r *rewriter) checkMessage(c *ast.CallExpression) {
 	if !r.isFixed(c.Callee, "Message") || len(c.ArgumentList) != 1 {

@@ -193,6 +193,7 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 	case *ast.BlockStatement:
 		r.block(s)
 	case *ast.ExpressionStatement:
+		r.checkYielded(s.Expression)
 		s.Expression = r.expr(s.Expression)
 	case *ast.IfStatement:
 		s.Test = r.expr(s.Test)
