@@ -2,11 +2,13 @@ package engine_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
@@ -55,6 +57,46 @@ func TestE4AnyFailedRecordAborts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// E1: inputs are read as committed: what was aborted is no record, and what is open is none yet.
+func TestE1AbortedInputIsNotRead(t *testing.T) {
+	r := newRig(t)
+	in := r.topic("in", 1)
+	out := &stream.Topic{Name: r.topic("out", 1)}
+	writer := r.client(kgo.TransactionalID(r.id+"-writer"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	write := func(value string) {
+		t.Helper()
+		if err := writer.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := writer.ProduceSync(t.Context(), &kgo.Record{Topic: in, Key: []byte("k"), Value: []byte(value)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := func(how kgo.TransactionEndTry) {
+		t.Helper()
+		if err := writer.EndTransaction(t.Context(), how); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	i := r.start(dir, r.simple(in, out))
+	write("100")
+	end(kgo.TryAbort)
+	write("1")
+	end(kgo.TryCommit)
+	r.checkCounters(out.Name, 1)
+	write("101")
+	end(kgo.TryAbort)
+	write("2")
+	end(kgo.TryCommit)
+	r.checkCounters(out.Name, 2)
+	i.stopped()
+	if got := values(enginetest.ReadCommitted(t, r.opts(), out.Name)); !slices.Equal(got, []string{"1:1", "2:2"}) {
+		t.Errorf("outputs %q", got)
+	}
+	r.checkFold(dir, 1)
 }
 
 // E5: whatever request or answer is lost, and however often, the outcome is found out and every record counts once.
