@@ -269,8 +269,9 @@ func TestHostileBodiesHarmNoOtherKey(t *testing.T) {
 		"throwing then":            {"await { get then() { throw new Error('no') } }", CodeError},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			body := "if (msg.key === 'bad') { " + c.body + " }\nawait fetch('x/20'); await fetch('x/20'); yield Message({ value: msg.value.i })"
-			r := overlapCase{body: body, in: records("a", "bad", "b", "bad", "c"), env: Env{Timeout: 150 * time.Millisecond}, skip: true}.runNow(t)
+			r := overlapCase{body: body, in: records("a", "bad", "b", "bad", "c"), env: Env{Timeout: time.Second}, skip: true}.runNow(t)
 			if r.err != nil || len(r.failures) != 2 {
 				t.Fatal(r.err, r.failures)
 			}
