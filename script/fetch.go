@@ -141,7 +141,7 @@ func snippet(body []byte) string {
 }
 
 // fetchError is an error as the script sees it: name, code and message.
-func (v *vm) fetchError(err error) error {
+func (v *vm) fetchError(err error) *thrownValue {
 	code := "fetch"
 	if e := (*FetchError)(nil); errors.As(err, &e) {
 		code = e.Code
@@ -391,7 +391,7 @@ func (v *vm) response(a *answer) goja.Value {
 	reader("json", 0, func(goja.FunctionCall) goja.Value {
 		raw := withoutMark(a.body)
 		if _, _, err := rawjson.Check(raw, nil); err != nil {
-			panic(v.fetchError(a.fail("json", "answered what is no JSON: %s", snippet(a.body))).(*thrownValue).value)
+			panic(v.fetchError(a.fail("json", "answered what is no JSON: %s", snippet(a.body))).value)
 		}
 		return v.values.decode(trim(raw))
 	})

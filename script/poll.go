@@ -88,7 +88,6 @@ type run struct {
 	over *goja.Object
 	err  error
 	stop interrupter
-	turn *turn // of a body that awaits
 	// pause stops the clock of the timeout; resume sets it anew.
 	pause func()
 }
