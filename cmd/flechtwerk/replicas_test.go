@@ -1,0 +1,255 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/flechtwerk/flechtwerk/engine/enginetest"
+)
+
+// replicas are instances of one pipeline, each a process with a state folder of its own.
+type replicas struct {
+	binary, file, addr string
+	opts               []kgo.Opt
+	out                string
+}
+
+const replicaSession = time.Second
+
+// newReplicas writes a pipeline; NAME stands for its name, which topics begin with.
+func newReplicas(t *testing.T, text string) *replicas {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts the binary several times: left out by -short")
+	}
+	r := &replicas{binary: enginetest.Build(t, "github.com/flechtwerk/flechtwerk/cmd/flechtwerk"), file: filepath.Join(t.TempDir(), "replicas.yaml")}
+	if os.Getenv("FLECHTWERK_TIER") == "kafka" {
+		r.addr = enginetest.Kafka(t)
+	} else {
+		r.addr = enginetest.StartFakeProcess(t, "group.min.session.timeout.ms=500")
+	}
+	r.opts = enginetest.At(r.addr)
+	name := enginetest.Unique("replicas")
+	r.out = name + "-out"
+	if err := os.WriteFile(r.file, []byte(strings.ReplaceAll(text, "NAME", name)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	enginetest.CreateTopic(t, r.opts, r.out, 4, "retention.ms=-1")
+	return r
+}
+
+func (r *replicas) start(t *testing.T) *enginetest.Process {
+	t.Helper()
+	return enginetest.Start(t, enginetest.Command{Path: r.binary, Args: []string{"run", r.file, "--log-level", "debug",
+		"-s", "kafka.brokers=" + r.addr, "-s", "kafka.session_timeout=" + replicaSession.String(), "-s", "state.dir=" + t.TempDir(), "-s", "http.listen=off"}})
+}
+
+// committedBy is the config of a line that tells of a committed page.
+func committedBy(line string) (config string, ok bool) {
+	if !strings.Contains(line, "transaction committed") {
+		return "", false
+	}
+	_, rest, ok := strings.Cut(line, " config=")
+	config, _, _ = strings.Cut(rest, " ")
+	return config, ok
+}
+
+// configsOf are the configs whose pages a process has committed since its line from.
+func configsOf(p *enginetest.Process, from int) map[string]bool {
+	configs := map[string]bool{}
+	for _, line := range p.Stderr.All()[from:] {
+		if config, ok := committedBy(line); ok {
+			configs[config] = true
+		}
+	}
+	return configs
+}
+
+// awaitConfigs waits until processes together have committed a page of n configs, each since its mark.
+func awaitConfigs(t *testing.T, n int, marks map[*enginetest.Process]int) {
+	t.Helper()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(time.Minute); ; <-again.C {
+		all := map[string]bool{}
+		for p, from := range marks {
+			for config := range configsOf(p, from) {
+				all[config] = true
+			}
+		}
+		if len(all) >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			for p := range marks {
+				t.Log(p.Stderr)
+			}
+			t.Fatalf("pages of %d configs, want %d", len(all), n)
+		}
+	}
+}
+
+// now marks the end of what processes have logged.
+func now(of ...*enginetest.Process) map[*enginetest.Process]int {
+	marks := map[*enginetest.Process]int{}
+	for _, p := range of {
+		marks[p] = p.Stderr.Len()
+	}
+	return marks
+}
+
+func terminate(t *testing.T, p *enginetest.Process) {
+	t.Helper()
+	p.Signal(t, syscall.SIGTERM)
+	if status := p.Status(); status != 0 {
+		t.Fatalf("SIGTERM: exit status %d:\n%s", status, p.Stderr)
+	}
+}
+
+// checkCounted reads the outputs: of each key 1, 2, 3, …, none missing and none twice.
+func (r *replicas) checkCounted(t *testing.T, keys, least int) {
+	t.Helper()
+	last := map[string]int{}
+	for _, rec := range enginetest.ReadCommitted(t, r.opts, r.out) {
+		key := string(rec.Key)
+		if string(rec.Value) != strconv.Itoa(last[key]+1) {
+			t.Fatalf("config %s at %d/%d: %s comes after %d", key, rec.Partition, rec.Offset, rec.Value, last[key])
+		}
+		last[key]++
+	}
+	if len(last) != keys {
+		t.Errorf("outputs of %d configs, want %d", len(last), keys)
+	}
+	for key, n := range last {
+		if n < least {
+			t.Errorf("config %s came to %d, want %d at least", key, n, least)
+		}
+	}
+}
+
+// R6, P8: two, then three, then two, then one instance over 64 configs; one is ended by SIGKILL, one by SIGTERM. The numbers of
+// each config come out without gap and without repeat. The configs of the killed one go on elsewhere once its session is over.
+func TestReplicasComeAndGo(t *testing.T) {
+	const configs = 64
+	r := newReplicas(t, `pipeline: NAME
+topics:
+  NAME-out: { partitions: 4 }
+  NAME-configs: { partitions: 8 }
+extractors:
+  feed:
+    every: 400ms
+    config_topics: NAME-configs
+    output_topics: NAME-out
+    state: { n: 0 }
+    poll: |
+      for (let page = 0; page < 2; page++) {
+        for (let i = 0; i < 3; i++) yield Message({ value: ++state.n });
+        yield State(state);
+      }
+`)
+	topic := strings.TrimSuffix(r.out, "-out") + "-configs"
+	enginetest.CreateTopic(t, r.opts, topic, 8, "cleanup.policy=compact")
+	var records []*kgo.Record
+	for n := range configs {
+		records = append(records, &kgo.Record{Topic: topic, Partition: -1, Key: fmt.Append(nil, "config-", n), Value: []byte("{}")})
+	}
+	enginetest.Produce(t, r.opts, records...)
+
+	a, b := r.start(t), r.start(t)
+	b.Stderr.Wait(t, 0, "transaction committed")
+	a.Stderr.Wait(t, 0, "transaction committed")
+	awaitConfigs(t, configs, now(a, b))
+	c := r.start(t)
+	c.Stderr.Wait(t, 0, "transaction committed")
+	awaitConfigs(t, configs, now(a, b, c))
+
+	seen := now(b)[b]
+	b.Stderr.Wait(t, seen, "transaction committed")
+	orphans := configsOf(b, seen)
+	b.Kill()
+	killed, marks := time.Now(), now(a, c)
+	if status := b.Status(); status != -int(syscall.SIGKILL) {
+		t.Fatalf("the process ended with %d before it was killed:\n%s", status, b.Stderr)
+	}
+	for config := range configsOf(b, seen) {
+		orphans[config] = true
+	}
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for limit := killed.Add(time.Minute); len(orphans) > 0; <-again.C {
+		for p, from := range marks {
+			for config := range configsOf(p, from) {
+				delete(orphans, config)
+			}
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("a minute after the kill nobody polls %v", orphans)
+		}
+	}
+	took := time.Since(killed)
+	t.Logf("the last config of the killed instance went on after %v; the session timeout is %v", took, replicaSession)
+	if took > replicaSession+10*time.Second {
+		t.Errorf("the configs of the killed instance lay still for %v", took)
+	}
+	awaitConfigs(t, configs, now(a, c))
+	terminate(t, a)
+	awaitConfigs(t, configs, now(c))
+	terminate(t, c)
+	r.checkCounted(t, configs, 12)
+}
+
+// R7, P8: an extractor that is stopped in the middle of a page, for longer than its session, and then goes on, adds nothing: its
+// token is another's by then, and the page that it had begun never comes out.
+func TestReplicaThatSleptAddsNothing(t *testing.T) {
+	r := newReplicas(t, `pipeline: NAME
+topics:
+  NAME-out: { partitions: 4 }
+extractors:
+  feed:
+    every: 10ms
+    output_topics: NAME-out
+    state: { n: 0 }
+    poll: |
+      for (let i = 0; i < 20; i++) {
+        if (i === 8) console.log("in the middle of a page");
+        const until = Date.now() + 50;
+        while (Date.now() < until);
+        yield Message({ value: ++state.n });
+      }
+      yield State(state);
+`)
+	a := r.start(t)
+	a.Stderr.Wait(t, 0, "transaction committed")
+	b := r.start(t)
+	b.Stderr.Wait(t, 0, "stage started")
+	middle := a.Stderr.Wait(t, a.Stderr.Len(), "in the middle of a page")
+	a.Signal(t, syscall.SIGSTOP)
+	took := b.Stderr.Wait(t, 0, "task running")
+	b.Stderr.Wait(t, took, "transaction committed")
+	asleep := a.Stderr.Len()
+	for _, line := range a.Stderr.All()[middle:] {
+		if strings.Contains(line, "transaction committed") {
+			t.Fatalf("the page was committed before the stop took hold:\n%s", a.Stderr)
+		}
+	}
+	a.Signal(t, syscall.SIGCONT)
+	a.Stderr.WaitFor(t, asleep, "the loss of the task", func(line string) bool {
+		return strings.Contains(line, "task lost") || strings.Contains(line, "task restarting") || strings.Contains(line, "transaction aborted")
+	})
+	b.Stderr.Wait(t, b.Stderr.Len(), "transaction committed")
+	if n := len(configsOf(a, asleep)); n != 0 {
+		t.Errorf("the one that had slept committed a page:\n%s", a.Stderr)
+	}
+	terminate(t, a)
+	b.Stderr.Wait(t, b.Stderr.Len(), "transaction committed")
+	terminate(t, b)
+	r.checkCounted(t, 1, 60)
+}
