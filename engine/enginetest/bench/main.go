@@ -5,6 +5,8 @@
 //	pass  the yardstick, see passthrough
 //	B1    a stateful script      B2  a stateless script      B3  no script
 //
+// and what it costs to poll many configs every ten seconds, and how late polls begin (program configs).
+//
 // The broker is FLECHTWERK_TEST_KAFKA, or a real Kafka that is started for the occasion, or, without Java, a fake one in
 // another process. The programs take turns, and each figure is the median of the turns.
 //
@@ -40,7 +42,8 @@ func main() {
 	flag.IntVar(&o.records, "records", 500_000, "input `records`")
 	flag.IntVar(&o.runs, "runs", 3, "turns of each program")
 	flag.StringVar(&o.binary, "binary", "", "flechtwerk's `file`; by default it is built")
-	only := flag.String("only", "pass,B1,B2,B3", "which `programs`")
+	flag.IntVar(&o.configs, "configs", 1000, "configs of the program configs")
+	only := flag.String("only", "pass,B1,B2,B3,configs", "which `programs`")
 	flag.Parse()
 	o.programs = strings.Split(*only, ",")
 	if err := run(ctx, o); err != nil {
@@ -51,6 +54,7 @@ func main() {
 
 type options struct {
 	records, runs int
+	configs       int
 	binary        string
 	programs      []string
 }
@@ -70,6 +74,31 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer end()
+	if err := b.connect(); err != nil {
+		return err
+	}
+	defer b.client.Close()
+	if i := slices.Index(b.programs, "configs"); i >= 0 {
+		b.programs = slices.Delete(b.programs, i, i+1)
+		fmt.Printf("%s, %s %s/%s, %d cores\n", kind, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+		fmt.Fprintln(os.Stderr, "polling configs")
+		f, err := b.pollConfigs(ctx)
+		if err != nil {
+			return fmt.Errorf("configs: %w", err)
+		}
+		if err := reportConfigs(b.configs, f); err != nil {
+			return err
+		}
+	}
+	if len(b.programs) == 0 {
+		return nil
+	}
+	return b.compare(ctx, kind)
+}
+
+// compare lets the programs that copy records take turns.
+func (b *bench) compare(ctx context.Context, kind string) error {
+	o := b.options
 	fmt.Printf("%s, %d records of about 330 bytes, %d partitions, %d sensors, %s %s/%s, %d cores\n",
 		kind, o.records, partitions, sensors, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	if err := b.prepare(ctx); err != nil {

@@ -49,13 +49,19 @@ type figure struct {
 	rss    float64 // peak, MB
 }
 
-// prepare writes the input.
-func (b *bench) prepare(ctx context.Context) error {
+// connect makes the clients of the bench itself.
+func (b *bench) connect() error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.addr), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MetadataMinAge(10*time.Millisecond))
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	b.client, b.admin = client, kadm.NewClient(client)
+	return nil
+}
+
+// prepare writes the input.
+func (b *bench) prepare(ctx context.Context) error {
+	client := b.client
 	b.input = fmt.Sprintf("bench-%d", time.Now().UnixNano())
 	if err := b.createTopic(ctx, b.input); err != nil {
 		return err
@@ -98,7 +104,6 @@ func (b *bench) cleanUp() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	_, _ = b.admin.DeleteTopics(ctx, b.input)
-	b.client.Close()
 }
 
 // measure runs one program over the whole input.
