@@ -211,6 +211,13 @@ func (m *moments) note(key string) {
 	m.of[key] = append(m.of[key], time.Since(m.began))
 }
 
+// polls answers those of a config so far.
+func (m *moments) polls(key string) []time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.of[key])
+}
+
 // check compares the polls of a config with when they should have begun; each may be later by late, for the start of the
 // stage and the jitter.
 func (m *moments) check(t *testing.T, key string, late time.Duration, want ...time.Duration) {
@@ -253,9 +260,7 @@ config_topics: `+topic+`
 `, func(ctx context.Context, p *stream.Poll) error {
 			seen.note(p.Config.Key)
 			if p.Config.Key == "state" {
-				seen.mu.Lock()
-				n := len(seen.of["state"])
-				seen.mu.Unlock()
+				n := len(seen.polls("state"))
 				return p.Commit(ctx, &stream.Page{Cursor: fmt.Appendf(nil, `{"n":%d}`, n), Moved: true})
 			}
 			return nil
@@ -325,9 +330,7 @@ func TestP6Cron(t *testing.T) {
 				var overruns []bool
 				i := r.polling("cron: "+c.cron+"\n", func(_ context.Context, p *stream.Poll) error {
 					seen.note(p.Config.Key)
-					seen.mu.Lock()
-					n := len(seen.of[p.Config.Key])
-					seen.mu.Unlock()
+					n := len(seen.polls(p.Config.Key))
 					switch {
 					case name == "UTC" && n == 1:
 						enginetest.Pass(25 * time.Minute)
@@ -377,17 +380,17 @@ func TestOnErrorRetryOfAPoll(t *testing.T) {
 		if len(st) != 1 || st[0].Config != "down" || st[0].State != engine.ConfigBackingOff || st[0].Error != "no answer" || st[0].Since.After(seen.began.Add(11*time.Second)) {
 			t.Errorf("configs in trouble: %+v", st)
 		}
-		tries := len(seen.of["down"])
+		tries := len(seen.polls("down"))
 		if st[0].Failures != tries || tries < 6 {
 			t.Errorf("%d failures after %d polls", st[0].Failures, tries)
 		}
 		enginetest.Pass(56 * time.Minute) // 1h: many more failures than the pause can double
-		if n := len(seen.of["down"]); n < 55 || n > 65 {
+		if n := len(seen.polls("down")); n < 55 || n > 65 {
 			t.Errorf("%d polls in an hour, want one a minute", n)
 		}
-		first := seen.of["down"][0]
+		first := seen.polls("down")[0]
 		for n, pause := range seconds(10, 20, 40, 60, 60, 60) {
-			if got := seen.of["down"][n+1] - seen.of["down"][n]; got < pause || got > pause+time.Second {
+			if got := seen.polls("down")[n+1] - seen.polls("down")[n]; got < pause || got > pause+time.Second {
 				t.Errorf("pause %d was %v, want %v", n, got, pause)
 			}
 		}
@@ -400,10 +403,10 @@ func TestOnErrorRetryOfAPoll(t *testing.T) {
 		if st := i.Engine.Status().Stages[0].Configs; len(st) != 0 {
 			t.Errorf("configs in trouble: %+v", st)
 		}
-		before := len(seen.of["down"])
+		before := len(seen.polls("down"))
 		enginetest.Pass(20 * time.Minute)
 		i.stopped()
-		if n := len(seen.of["down"]) - before; n != 2 {
+		if n := len(seen.polls("down")) - before; n != 2 {
 			t.Errorf("%d polls in 20 minutes, want 2", n)
 		}
 		checkPages(t, r, out.Name, 60)
