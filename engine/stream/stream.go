@@ -98,7 +98,7 @@ type Change struct {
 
 // States reads the state that a batch starts from.
 type States interface {
-	// State is the state of key as compact JSON, or nil. The slice is valid until the batch ends and must not be changed.
+	// State is the state of key as compact JSON, or nil. The slice is valid until the next call and must not be changed.
 	State(key string) ([]byte, error)
 }
 
