@@ -126,6 +126,7 @@ func TestE5LostRequestsAndAnswers(t *testing.T) {
 				t.Run(request+", "+name+", transaction."+version, func(t *testing.T) {
 					needFake(t)
 					t.Parallel()
+					w := w // of this test alone: what follows changes it
 					r := newRigOn(t, enginetest.FakeConfig{Versions: cap})
 					switch w.Key {
 					case offsetFetch:
