@@ -15,13 +15,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/providers/env/v2"
-	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/v2"
 
 	"github.com/flechtwerk/flechtwerk/engine"
+	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 )
 
 // Settings are what differs between places: brokers, security, limits. They come from four layers, of which the upper wins:
@@ -195,7 +194,15 @@ func (s *Settings) addFile(path string) error {
 		}
 		path = settingsFile
 	}
-	return s.add(path, plain, file.Provider(path), yaml.Parser())
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read settings: %w", err)
+	}
+	values, err := pipeline.ParseSettings(text)
+	if err != nil {
+		return fmt.Errorf("read settings of %s: %w", path, err)
+	}
+	return s.add(path, plain, confmap.Provider(values, "."), nil)
 }
 
 func (s *Settings) addEnv(environ []string) []error {
