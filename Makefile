@@ -11,6 +11,10 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 COMMIT  := $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
+# Packages beside the record path are not inlined: a megabyte less in the image.
+SMALL := $(foreach p,github.com/twmb/franz-go/pkg/kfake golang.org/x/text/... google.golang.org/protobuf/... github.com/gogo/protobuf/... \
+           github.com/spf13/... github.com/santhosh-tekuri/... github.com/goccy/...,-gcflags='$(p)=-l')
+
 IMAGE   := flechtwerk
 BUILDAH := buildah --storage-driver vfs
 CERTS   := /etc/ssl/certs/ca-certificates.crt
@@ -46,7 +50,7 @@ integration: ## the real tier: the tests again on an Apache Kafka that they star
 image-root: ## bin/image: the files of the image
 	rm -rf bin/image
 	mkdir -p bin/image/etc/ssl/certs bin/image/pipelines bin/image/state
-	CGO_ENABLED=0 go build -trimpath -tags timetzdata -ldflags '$(LDFLAGS)' -o bin/image/flechtwerk ./cmd/flechtwerk
+	CGO_ENABLED=0 go build -trimpath -tags timetzdata $(SMALL) -ldflags '$(LDFLAGS)' -o bin/image/flechtwerk ./cmd/flechtwerk
 	cp $(CERTS) bin/image/etc/ssl/certs/
 
 image: image-root ## the image, from bin/image and nothing from a registry; needs buildah
