@@ -10,15 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/flechtwerk/flechtwerk/engine/enginetest"
 )
 
 // replicas are instances of one pipeline, each a process with a state folder of its own.
 type replicas struct {
 	binary, file, addr string
-	opts               []kgo.Opt
 	out                string
 }
 
@@ -36,13 +33,12 @@ func newReplicas(t *testing.T, text string) *replicas {
 	} else {
 		r.addr = enginetest.StartFakeProcess(t, "group.min.session.timeout.ms=500")
 	}
-	r.opts = enginetest.At(r.addr)
 	name := enginetest.Unique("replicas")
 	r.out = name + "-out"
 	if err := os.WriteFile(r.file, []byte(strings.ReplaceAll(text, "NAME", name)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	enginetest.CreateTopic(t, r.opts, r.out, 4, "retention.ms=-1")
+	enginetest.CreateTopic(t, enginetest.At(r.addr), r.out, 4, "retention.ms=-1")
 	return r
 }
 
@@ -118,7 +114,7 @@ func terminate(t *testing.T, p *enginetest.Process) {
 func (r *replicas) checkCounted(t *testing.T, keys, least int) {
 	t.Helper()
 	last := map[string]int{}
-	for _, rec := range enginetest.ReadCommitted(t, r.opts, r.out) {
+	for _, rec := range enginetest.ReadCommitted(t, enginetest.At(r.addr), r.out) {
 		key := string(rec.Key)
 		if string(rec.Value) != strconv.Itoa(last[key]+1) {
 			t.Fatalf("config %s at %d/%d: %s comes after %d", key, rec.Partition, rec.Offset, rec.Value, last[key])
@@ -156,12 +152,10 @@ extractors:
       }
 `)
 	topic := strings.TrimSuffix(r.out, "-out") + "-configs"
-	enginetest.CreateTopic(t, r.opts, topic, 8, "cleanup.policy=compact")
-	var records []*kgo.Record
+	enginetest.CreateTopic(t, enginetest.At(r.addr), topic, 8, "cleanup.policy=compact")
 	for n := range configs {
-		records = append(records, &kgo.Record{Topic: topic, Partition: -1, Key: fmt.Append(nil, "config-", n), Value: []byte("{}")})
+		enginetest.Produce(t, enginetest.At(r.addr), enginetest.Keyed(topic, fmt.Sprint("config-", n), "{}"))
 	}
-	enginetest.Produce(t, r.opts, records...)
 
 	a, b := r.start(t), r.start(t)
 	b.Stderr.Wait(t, 0, "transaction committed")

@@ -92,3 +92,8 @@ func pairs(t testing.TB, configs []string) map[string]string {
 	}
 	return m
 }
+
+// Keyed is a record for Produce that is placed by its key.
+func Keyed(topic, key, value string) *kgo.Record {
+	return &kgo.Record{Topic: topic, Partition: -1, Key: []byte(key), Value: []byte(value)}
+}
