@@ -1,0 +1,30 @@
+package stream
+
+import "context"
+
+// Session is a source that is not asked but tells: a subscription that is held for as long as the stage runs in this process.
+//
+//  1. What has arrived is gathered by the session, within bounds, and handed over with Push.Commit, page after page.
+//  2. Only when Commit has returned without an error does the session acknowledge what the page was made of, in the order
+//     of arrival.
+//  3. An error of Commit says that nothing may be acknowledged: the session ends with that error, and whatever it holds
+//     comes again from where it came.
+type Session interface {
+	// Run holds the session until ctx is done, and then ends it in good order, within the time that Push.Grace leaves; it
+	// returns nil then. Any other end is an error, for the policy of the stage or the end of the process.
+	Run(ctx context.Context, push *Push) error
+	Close()
+}
+
+// Push is what the engine gives to a Session.
+type Push struct {
+	// Configs are all configs of the stage as they are now, by key, and a channel that is closed when they change.
+	Configs func() (now []Config, changed <-chan struct{})
+	// Lookup is what `configs.get` sees at this moment.
+	Lookup func() Configs
+	// Commit returns when the page is committed. It blocks for as long as Kafka is away; ctx ends the wait, and the page is
+	// then in doubt. The page's bytes may be used again once it has returned. It is called by one goroutine at a time.
+	Commit func(ctx context.Context, page *Page) error
+	// Grace is done when a session that is told to end must be gone.
+	Grace context.Context
+}
