@@ -54,6 +54,9 @@ type compiler struct {
 	nesting  int      // of lists and maps that are written out
 	locals   []local
 	textVars []TextVar
+	reads    [][]string
+	within   bool // a path that reads has already
+	path     []string
 }
 
 type local struct {
@@ -89,7 +92,7 @@ func compile(text string, scope Scope, want Want) (*Expr, *Error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	e := &Expr{text: text, root: root, program: c.program, textVars: c.textVars}
+	e := &Expr{text: text, root: root, program: c.program, textVars: c.textVars, reads: c.reads, path: c.path}
 	return e, nil
 }
 
@@ -111,7 +114,38 @@ func (c *compiler) compileText() node {
 	if err != nil {
 		return c.syntax(err)
 	}
+	c.path = c.pathOf(tree.Node)
 	return c.node(tree.Node)
+}
+
+// pathOf is the path of names from a name in scope that n is, or nil.
+func (c *compiler) pathOf(n ast.Node) []string {
+	switch n := n.(type) {
+	case *ast.ChainNode:
+		return c.pathOf(n.Node)
+	case *ast.IdentifierNode:
+		if slices.Contains(c.scope.names, n.Value) && !c.isLocal(n.Value) {
+			return []string{n.Value}
+		}
+	case *ast.MemberNode:
+		if name, ok := n.Property.(*ast.StringNode); ok {
+			if path := c.pathOf(n.Node); path != nil {
+				return append(path, name.Value)
+			}
+		}
+	}
+	return nil
+}
+
+// read notes what a part of the expression reads, the longest paths only.
+func (c *compiler) read(n ast.Node) (leave func()) {
+	path := c.pathOf(n)
+	if path == nil || c.within {
+		return func() {}
+	}
+	c.reads = append(c.reads, path)
+	c.within = true
+	return func() { c.within = false }
 }
 
 // syntax is the parser's error in this package's words.
@@ -336,6 +370,18 @@ var rootNames = map[string]struct {
 	"config":    {tAny, func(env *Env) Value { return env.Config.root }},
 	"state":     {tAny, func(env *Env) Value { return env.State.root }},
 	"now":       {tNumber, func(env *Env) Value { return intValue(env.Now) }},
+	"body":      {tAny, func(env *Env) Value { return env.Body.root }},
+	"status":    {tNumber, func(env *Env) Value { return intValue(int64(env.Status)) }},
+	"item":      {tAny, func(env *Env) Value { return formatted(env.Value, env.ValueFormat) }},
+	"index":     {tNumber, func(env *Env) Value { return intValue(env.Index) }},
+	"page":      {tMap, (*Env).page},
+}
+
+func (env *Env) page() Value {
+	return Value{kind: kMap, box: &box{
+		names: []string{"first", "last", "count"},
+		items: []Value{env.Page.First.root, env.Page.Last.root, intValue(env.Page.Count)},
+	}}
 }
 
 // formatted is the value of the bytes of a key or a value.
@@ -383,7 +429,7 @@ func headerValue(value []byte) Value {
 func (env *Env) header(name string) (v Value) {
 	if env.Headers != nil {
 		for n, value := range env.Headers {
-			if n == name {
+			if n == name || env.FoldHeaders && strings.EqualFold(n, name) {
 				v = headerValue(value)
 			}
 		}
@@ -403,9 +449,10 @@ func (c *compiler) name(n *ast.IdentifierNode, pos int) node {
 		return constant(Value{}, pos)
 	}
 	if slices.Contains(c.scope.names, name) {
+		defer c.read(n)()
 		root := rootNames[name]
 		r := node{eval: root.eval, pos: pos, types: root.types, isHeaders: name == "headers"}
-		if name == "value" {
+		if name == "value" || name == "item" {
 			r.path = []string{}
 		}
 		return finish(r)
@@ -434,6 +481,7 @@ func (c *compiler) isRoot(n ast.Node, name string) bool {
 }
 
 func (c *compiler) member(n *ast.MemberNode, pos int) node {
+	defer c.read(n)()
 	if id, ok := n.Node.(*ast.IdentifierNode); ok && namespaces[id.Value] && !slices.Contains(c.scope.names, id.Value) && !c.isLocal(id.Value) {
 		if p, ok := n.Property.(*ast.StringNode); ok {
 			return c.errorAt(pos, CodeUnknownName, fmt.Sprintf("%s.%s is no value", id.Value, p.Value), "its functions are called with ( )")
@@ -453,6 +501,10 @@ func (c *compiler) member(n *ast.MemberNode, pos int) node {
 			return docMember(func(env *Env) *Doc { return &env.Config }, name.Value, pos)
 		case c.isRoot(n.Node, "state"):
 			return docMember(func(env *Env) *Doc { return &env.State }, name.Value, pos)
+		case c.isRoot(n.Node, "body"):
+			return docMember(func(env *Env) *Doc { return &env.Body }, name.Value, pos)
+		case c.isRoot(n.Node, "page"):
+			return c.pageNode(name.Value, n.Property.Location().From, pos)
 		}
 	}
 	base := c.node(n.Node)
@@ -508,6 +560,19 @@ func (c *compiler) varNode(name string, namePos, pos int) node {
 		n.textVar = name
 	}
 	return n
+}
+
+// pageNode is page.name.
+func (c *compiler) pageNode(name string, namePos, pos int) node {
+	switch name {
+	case "first":
+		return finish(node{eval: func(env *Env) Value { return env.Page.First.root }, pos: pos, types: tAny})
+	case "last":
+		return finish(node{eval: func(env *Env) Value { return env.Page.Last.root }, pos: pos, types: tAny})
+	case "count":
+		return finish(node{eval: func(env *Env) Value { return intValue(env.Page.Count) }, pos: pos, types: tNumber})
+	}
+	return c.errorAt(namePos, CodeUnknownName, fmt.Sprintf("page has no %q", name), "page has first, last and count")
 }
 
 // meets notes which operands of an ordering or of arithmetic are texts of the environment.
@@ -809,6 +874,7 @@ func compileTree(tree *Tree, scope Scope, want Want, errs *[]TreeError) *Expr {
 		}
 		whole.include(e.program)
 		whole.textVars = append(whole.textVars, e.textVars...)
+		whole.reads = append(whole.reads, e.reads...)
 		if item.Kind != Leaf {
 			items = append(items, e.root)
 			continue

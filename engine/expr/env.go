@@ -36,6 +36,15 @@ func NewDoc(text []byte) (Doc, error) {
 	return Doc{raw: text, members: members, root: rawRoot(text)}, nil
 }
 
+// NewText is the document that is a text and no JSON. The text must be UTF-8.
+func NewText(text string) Doc { return Doc{root: textValue(text)} }
+
+// Items are what an expression of scope Page knows of the items of an answer.
+type Items struct {
+	First, Last Doc
+	Count       int64
+}
+
 // Env is what an expression sees: one record, or one config. Make one per goroutine and fill it anew for each record; it
 // keeps scratch space between evaluations. Nothing in it is changed or kept; a Value that Eval returns may share its bytes.
 type Env struct {
@@ -53,6 +62,15 @@ type Env struct {
 	// The config (scope Config). ConfigKey is config.$key.
 	Config, State Doc
 	ConfigKey     string
+
+	// The answer (scope Response), whose headers are in Headers. An item of it (scope Item) is in Value, ValueFormat and
+	// Members, as a record's value is. What is said of all its items (scope Page) is in Page.
+	Body   Doc
+	Status int
+	Index  int64
+	Page   Items
+	// FoldHeaders says that a header is found in whatever case its name is written.
+	FoldHeaders bool
 
 	Vars Doc
 	Now  int64 // the engine's clock, ms since 1970

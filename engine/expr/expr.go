@@ -19,6 +19,8 @@ type Expr struct {
 	ref  any // of the Tree that it was a leaf of
 	program
 	textVars []TextVar
+	reads    [][]string
+	path     []string
 }
 
 // MaxText is the longest text of an expression, in bytes.
@@ -39,6 +41,13 @@ func (e *Expr) Text() string { return e.text }
 // TextVars are the places where a var that is a text of the environment meets an ordering or arithmetic (see
 // Scope.WithVars). Their places are in the text; those of an Expr made of a tree are in its leaves.
 func (e *Expr) TextVars() []TextVar { return e.textVars }
+
+// Reads are the paths of names that e looks at, each from a name of its scope on and as far as the text tells:
+// `len(body.items) + state.n` reads body.items and state.n, and `body[config.list]` the whole body.
+func (e *Expr) Reads() [][]string { return e.reads }
+
+// Path is the path that e is and nothing else, as `body.items`, or nil.
+func (e *Expr) Path() []string { return e.path }
 
 // Constant tells whether e has the same value for every record.
 func (e *Expr) Constant() bool { return e.root.constant }

@@ -144,6 +144,23 @@ func CompileMessage(tree *Tree, scope Scope) (*Message, []TreeError) {
 // Sets tells whether the message says what part is.
 func (m *Message) Sets(part Part) bool { return m.set[part] }
 
+// Reads are those of all the message's expressions; see Expr.Reads.
+func (m *Message) Reads() [][]string {
+	var reads [][]string
+	if m.topic != nil {
+		reads = m.topic.Reads()
+	}
+	for _, e := range []*Expr{m.key, m.value, m.timestamp, m.partition, m.headersExpr} {
+		if e != nil {
+			reads = append(reads, e.reads...)
+		}
+	}
+	for _, h := range m.headers {
+		reads = append(reads, h.value.reads...)
+	}
+	return reads
+}
+
 // StaticTopic is the topic if it is set and has no holes.
 func (m *Message) StaticTopic() (string, bool) {
 	if m.topic == nil {

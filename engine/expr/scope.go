@@ -14,6 +14,10 @@ var (
 	Record = Scope{names: []string{"key", "value", "headers", "timestamp", "topic", "partition", "offset", "vars", "now"}}
 	// Config is the scope of an extractor's expressions.
 	Config = Scope{names: []string{"config", "state", "vars", "now"}}
+	// Response is the scope of what is said of an answer, Item of each item of it, Page of all items of it together.
+	Response = Scope{names: []string{"body", "headers", "status", "config", "state", "vars", "now"}}
+	Item     = Scope{names: []string{"item", "index", "body", "headers", "status", "config", "state", "vars", "now"}}
+	Page     = Scope{names: []string{"page", "body", "headers", "status", "config", "state", "vars", "now"}}
 	// Choice is the scope of what chooses an extractor's configs, before they have a state: the same config is chosen
 	// always or never.
 	Choice = Scope{names: []string{"config", "vars"}}

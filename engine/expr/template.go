@@ -115,6 +115,25 @@ func (t *Template) Static() (string, bool) {
 	return "", false
 }
 
+// Only is the expression of a template that is one hole and nothing else, or nil.
+func (t *Template) Only() *Expr {
+	if len(t.parts) == 1 {
+		return t.parts[0].expr
+	}
+	return nil
+}
+
+// Reads are those of the expressions in the holes; see Expr.Reads.
+func (t *Template) Reads() [][]string {
+	var reads [][]string
+	for _, p := range t.parts {
+		if p.expr != nil {
+			reads = append(reads, p.expr.reads...)
+		}
+	}
+	return reads
+}
+
 // Append appends the text with its holes filled: texts as they are, anything else as canonical JSON. A nil hole is an error.
 // On an error, a *Failure, dst is returned as it was.
 func (t *Template) Append(dst []byte, env *Env) ([]byte, error) {
