@@ -94,7 +94,7 @@ func (c *compilation) parseAlone(text *stream.Text, head, tail string, module bo
 			rest := strings.TrimLeft(blanked[offset+len("export"):], " \t")
 			if strings.HasPrefix(rest, "default") || strings.HasPrefix(rest, "*") || strings.HasPrefix(rest, "{") {
 				c.report(src.place(offset), "script.module", "this form of export is not supported",
-					fmt.Sprintf("write export function* %s(%s)", c.Kind, strings.Join(c.argumentList(), ", ")))
+					fmt.Sprintf("write export function* %s(%s)", c.Kind, strings.Join(c.arguments(), ", ")))
 				return
 			}
 			blanked = blanked[:offset] + strings.Repeat(" ", len("export")) + blanked[offset+len("export"):]
@@ -104,8 +104,6 @@ func (c *compilation) parseAlone(text *stream.Text, head, tail string, module bo
 		return
 	}
 }
-
-func (c *compilation) argumentList() []string { a := c.Kind.arguments(); return a[:] }
 
 // bodyEnd is the offset behind the first statement of a program.
 func bodyEnd(p *ast.Program) int {
@@ -247,7 +245,7 @@ func (c *compilation) join() *Program {
 	var outer *ast.FunctionLiteral
 	var p *Program
 	var r *rewriter
-	plain, flat, async := false, c.Kind == Transform && !c.Module, false
+	plain, flat, async := false, c.Kind != Poll && !c.Module, false
 	for {
 		var err error
 		tree, err = parse(src.text.String())
@@ -264,7 +262,7 @@ func (c *compilation) join() *Program {
 		p = &Program{kind: c.Kind, src: src, plain: plain, async: async}
 		outer = tree.Body[0].(*ast.ExpressionStatement).Expression.(*ast.FunctionLiteral)
 		r = &rewriter{
-			program: p, src: src, catches: c.Kind == Poll || async, plain: plain, flat: flat, async: async, unit: &unit{},
+			program: p, src: src, stateless: c.Kind == Relay && c.Push, catches: c.Kind == Poll || async, plain: plain, flat: flat, async: async, unit: &unit{},
 			known: builtinNames(), reached: map[string]bool{},
 			report: func(offset int, code, message, hint string) { c.report(src.place(offset), code, message, hint) },
 		}
@@ -350,7 +348,7 @@ func (c *compilation) top(r *rewriter, outer *ast.FunctionLiteral) (waits bool) 
 			at = r.src.place(int(body.Function) - 1)
 		}
 		c.report(at, "script.module", fmt.Sprintf("the file exports no function* %s", c.Kind),
-			fmt.Sprintf("write export function* %s(%s)", c.Kind, strings.Join(c.argumentList(), ", ")))
+			fmt.Sprintf("write export function* %s(%s)", c.Kind, strings.Join(c.arguments(), ", ")))
 		return false
 	}
 	r.unit = &unit{}
@@ -404,17 +402,25 @@ func (u *unit) reaches(units map[string]*unit, seen map[string]bool) bool {
 }
 
 func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
+	args := c.arguments()
 	r.push()
 	defer r.pop()
 	if c.Module {
 		r.parameters(body.ParameterList)
-		if len(body.ParameterList.List) > 1 {
-			r.program.namesState = true
+		for i, name := range args {
+			r.program.namesState = r.program.namesState || name == "state" && i < len(body.ParameterList.List)
 		}
 	} else {
-		args := c.Kind.arguments()
-		r.scope.names[args[0]] = given
-		r.scope.names[args[1]] = state
+		for i, name := range args {
+			switch {
+			case i == 0:
+				r.scope.names[name] = given
+			case name == "state":
+				r.scope.names[name] = state
+			default:
+				r.scope.names[name] = beside
+			}
+		}
 	}
 	r.declareVars(body.DeclarationList, local)
 	for _, s := range body.Body.List {
@@ -425,17 +431,26 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 	r.statements(body.Body.List)
 	r.own, r.body = false, false
 	if !c.Module {
-		args := c.Kind.arguments()
-		names := args[:]
+		names := args
 		if p := r.program; r.flat && !r.whole {
 			p.flat, p.readsValue, p.readsKey = true, r.value, r.key
+			names = []string{nameValue}
 			if p.readsKey {
-				names = []string{nameValue, nameKey, args[1]}
-			} else {
-				names = []string{nameValue, args[1]}
+				names = append(names, nameKey)
 			}
+			names = append(names, args[1:]...)
 		}
 		body.ParameterList = parameters(names)
+	}
+	for i, name := range args[1:] {
+		needed := r.besides[name] || c.Module && i+1 < len(body.ParameterList.List)
+		if name == "state" {
+			needed = r.program.namesState
+		}
+		if !needed {
+			name = ""
+		}
+		r.program.further = append(r.program.further, name)
 	}
 	body.Async, body.Generator = r.async, false
 }
@@ -446,7 +461,7 @@ func (c *compilation) checkArguments(r *rewriter, s ast.Statement) {
 		return
 	}
 	check := func(id *ast.Identifier) {
-		if b, ok := r.scope.names[id.Name.String()]; ok && (b == given || b == state) {
+		if b, ok := r.scope.names[id.Name.String()]; ok && (b == given || b == beside || b == state) {
 			r.refuse(id.Idx, "script.declared_twice", "take another name", "%s is already there", id.Name.String())
 		}
 	}

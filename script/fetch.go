@@ -59,6 +59,8 @@ func (e *FetchError) Unwrap() error { return e.Err }
 type answer struct {
 	*FetchResponse
 	body []byte
+	// items says that the body was read item by item: there is none to read again.
+	items bool
 }
 
 // options are those of fetch that do not go into the request.
@@ -99,7 +101,7 @@ func (o *options) run(ctx context.Context, fetch func(context.Context, *FetchReq
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{response, body}
+	a := &answer{FetchResponse: response, body: body}
 	if len(o.expect) > 0 && !slices.Contains(o.expect, a.Status) {
 		return nil, a.fail("status", "answered %d: %s", a.Status, snippet(body))
 	}
@@ -379,7 +381,12 @@ func (v *vm) response(a *answer) goja.Value {
 	reader := func(name string, length int, read func(goja.FunctionCall) goja.Value) {
 		f := v.native(name, length, func(call goja.FunctionCall) goja.Value {
 			promise, resolve, reject := v.rt.NewPromise()
-			if thrown := v.rt.Try(func() { must(resolve(read(call))) }); thrown != nil {
+			if thrown := v.rt.Try(func() {
+				if a.items {
+					panic(v.fetchError(a.fail("items", "was read item by item: each is a msg.value")).value)
+				}
+				must(resolve(read(call)))
+			}); thrown != nil {
 				must(reject(thrown.Value()))
 			}
 			return v.rt.ToValue(promise)

@@ -179,6 +179,9 @@ func takesName(e ast.Expression) bool {
 func (r *rewriter) emit(at file.Idx, c *ast.CallExpression) ast.Expression {
 	if r.isFixed(c.Callee, "State") && len(c.ArgumentList) == 1 {
 		if _, spread := c.ArgumentList[0].(*ast.SpreadElement); !spread {
+			if r.stateless {
+				r.refuse(at, "script.no_state", noStateHint, noStateMessage)
+			}
 			r.program.namesState = true
 			return call(nameKeep, at, r.expr(c.ArgumentList[0]))
 		}

@@ -14,7 +14,8 @@ type binding uint8
 const (
 	local  binding = iota // declared by the script inside a function: its own
 	shared                // declared by functions or at the top of a module: frozen, one for all calls
-	given                 // msg, config: the body's arguments
+	given                 // msg, or config of a poll: the body's first argument
+	beside                // config and response of a relay
 	state                 // the body's argument state
 	fixed                 // Message, State, vars, console
 )
@@ -70,6 +71,13 @@ func (r *rewriter) reference(id *ast.Identifier) {
 		switch {
 		case b == given:
 			r.whole = true
+		case b == beside:
+			if r.besides == nil {
+				r.besides = map[string]bool{}
+			}
+			r.besides[name] = true
+		case r.stateless && b == fixed && name == "State":
+			r.refuse(id.Idx, "script.no_state", noStateHint, noStateMessage)
 		case b == state || b == fixed && name == "State":
 			r.program.namesState = true
 		case b == fixed && name == "Message":
@@ -110,6 +118,10 @@ func (r *rewriter) unknown(id *ast.Identifier) {
 		r.refuse(id.Idx, "script.unknown_name", hint, "%s is not there", name)
 		return
 	}
+	if r.stateless && name == "state" {
+		r.refuse(id.Idx, "script.no_state", noStateHint, noStateMessage)
+		return
+	}
 	hint := "declare it, or pass a setting in through vars"
 	var names []string
 	for s := r.scope; s != nil; s = s.outer {
@@ -119,8 +131,11 @@ func (r *rewriter) unknown(id *ast.Identifier) {
 	}
 	if near := nearest(name, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
-	} else if name == "msg" || name == "state" || name == "config" {
+	} else if name == "msg" || name == "state" || name == "config" || name == "response" {
 		hint = fmt.Sprintf("only the body knows %s: give it to the function as an argument", name)
+		if r.own {
+			hint = "a body of this kind has no " + name
+		}
 	} else {
 		names = names[:0]
 		for n := range r.known {
@@ -247,7 +262,12 @@ var refusedNames = map[string]string{
 	"window":  "a body runs on a server", "document": "a body runs on a server",
 }
 
+const (
+	noStateMessage = "a relay of messages that come by themselves has no State: they may be spread over several processes"
+	noStateHint    = "keep state in a transformer that reads the output topic"
+)
+
 // laterNames belong to the language but not yet to the engine.
 var laterNames = map[string]string{
-	"unzip": "", "xml": "", "protobuf": "", "tables": "", "timer": "", "Timer": "", "window": "", "result": "", "response": "",
+	"unzip": "", "xml": "", "protobuf": "", "tables": "", "timer": "", "Timer": "", "window": "", "result": "",
 }

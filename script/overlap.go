@@ -27,12 +27,14 @@ type overlapping struct {
 	program *Program
 	env     Env
 	limit   int
-	vm      *vm // nil after an interrupt, until the next is made
-	body    goja.Callable
-	loop    *loop
-	states  states
-	calls   calls
-	spare   []map[*goja.Object]*origin
+	// relaying is what a relay is at; nil for records.
+	relaying *relaying
+	vm       *vm // nil after an interrupt, until the next is made
+	body     goja.Callable
+	loop     *loop
+	states   states
+	calls    calls
+	spare    []map[*goja.Object]*origin
 
 	// The batch under way.
 	ctx     context.Context
@@ -66,10 +68,8 @@ func (t *overlapping) renew() error {
 		return err
 	}
 	v.loop = t.loop
-	v.defaultKey = func(topic *stream.Topic) []byte {
-		record := &t.batch.Records[v.index]
-		return v.convertKey(record.Key, record.Input.Key, topic.Key)
-	}
+	v.relaying = t.relaying
+	v.defaultKey = func(topic *stream.Topic) []byte { return v.recordKeyFor(&t.batch.Records[v.index], topic) }
 	v.defaultTimestamp = func() int64 { return t.batch.Records[v.index].Timestamp }
 	v.proceed = func() {
 		if v.turn != nil && v.turn.over != nil {
@@ -332,7 +332,7 @@ func (t *overlapping) begin(i int) error {
 
 func (t *overlapping) arguments(c *turn, record *stream.Record) []goja.Value {
 	v, p := t.vm, t.program
-	args := make([]goja.Value, 0, 3)
+	args := make([]goja.Value, 0, 5)
 	switch {
 	case !p.flat:
 		args = append(args, v.msg(record))
@@ -344,8 +344,15 @@ func (t *overlapping) arguments(c *turn, record *stream.Record) []goja.Value {
 	if p.flat && p.readsKey {
 		args = append(args, v.recordKey(record))
 	}
-	if c.entry != nil {
-		args = append(args, t.states.value(c.entry))
+	for _, name := range p.further {
+		switch {
+		case name == "":
+			args = append(args, goja.Undefined())
+		case name != "state":
+			args = append(args, v.beside(name))
+		case c.entry != nil:
+			args = append(args, t.states.value(c.entry))
+		}
 	}
 	return args
 }

@@ -320,7 +320,11 @@ func (v *vm) config(c *stream.Config) (goja.Value, error) {
 	if kind, _, err := rawjson.Check(raw, nil); err != nil || kind != rawjson.Object {
 		return nil, errors.New("config " + c.Key + ": not a JSON object")
 	}
+	return v.configObject(c.Key, raw), nil
+}
+
+func (v *vm) configObject(key string, raw []byte) goja.Value {
 	o := v.values.ordinary(trim(raw))
-	must(o.DefineDataProperty("$key", v.rt.ToValue(c.Key), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
-	return o, nil
+	must(o.DefineDataProperty("$key", v.rt.ToValue(key), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	return o
 }

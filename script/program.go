@@ -13,36 +13,51 @@ type Kind uint8
 const (
 	Transform Kind = iota // once per record of a transformer: msg, state
 	Poll                  // once per config and cycle of an extractor: config, state
+	Relay                 // once per arrival of a source: msg, config, and of what was asked for response and state
 )
 
 func (k Kind) String() string {
-	if k == Poll {
+	switch k {
+	case Poll:
 		return "poll"
+	case Relay:
+		return "relay"
+	default:
+		return "transform"
 	}
-	return "transform"
-}
-
-// arguments are the names that the body knows its arguments by.
-func (k Kind) arguments() [2]string {
-	if k == Poll {
-		return [2]string{"config", "state"}
-	}
-	return [2]string{"msg", "state"}
 }
 
 // Source is a script as the user wrote it.
 type Source struct {
 	Kind Kind
 	Body stream.Text
-	// Module says that Body is the text of a whole file that exports a generator called transform or poll.
+	// Push says that a Relay is of a source that tells without being asked: it has no response, and no state, since what
+	// arrives may be spread over several processes.
+	Push bool
+	// Module says that Body is the text of a whole file that exports a generator that is called as its Kind.
 	Module bool
 	// Functions are texts whose declarations the body and each other know.
 	Functions []stream.Text
 }
 
+// arguments are the names that the body knows its arguments by.
+func (s *Source) arguments() []string {
+	switch {
+	case s.Kind == Transform:
+		return []string{"msg", "state"}
+	case s.Kind == Poll:
+		return []string{"config", "state"}
+	case s.Push:
+		return []string{"msg", "config"}
+	default:
+		return []string{"msg", "config", "response", "state"}
+	}
+}
+
 // Program is a compiled script. It is safe for concurrent use.
 type Program struct {
 	kind     Kind
+	further  []string // the arguments of the body behind the first; "" stands for one that it does not name
 	code     *goja.Program
 	src      *source
 	shared   []string        // what functions declare

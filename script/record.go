@@ -15,6 +15,7 @@ type message struct {
 	key     goja.Value
 	headers *goja.Object
 	own     *goja.Object
+	arrival *arrival // of a relay; nil for a record
 }
 
 const messageSlab = 64
@@ -32,6 +33,9 @@ func (v *vm) msg(record *stream.Record) *goja.Object {
 	m := &v.slab[0]
 	v.slab = v.slab[1:]
 	m.vm, m.record = v, record
+	if v.relaying != nil {
+		m.arrival = &arrival{Arrival: &v.relaying.in.Arrivals[v.index]}
+	}
 	return v.rt.NewDynamicObject(m)
 }
 
@@ -47,6 +51,9 @@ func (m *message) Get(name string) goja.Value {
 		return m.own.Get(name)
 	}
 	v, record := m.vm, m.record
+	if m.arrival != nil && !m.arrival.has(name) {
+		return nil
+	}
 	switch name {
 	case "value":
 		if m.value == nil {
@@ -73,6 +80,9 @@ func (m *message) Get(name string) goja.Value {
 		return m.headers
 	case "input":
 		return v.values.string(record.Input.Name)
+	}
+	if m.arrival != nil {
+		return m.arrival.get(v, name)
 	}
 	return nil
 }
@@ -106,6 +116,9 @@ func (m *message) Has(name string) bool {
 	if m.own != nil {
 		return hasOwn(m.own, name)
 	}
+	if m.arrival != nil {
+		return m.arrival.has(name)
+	}
 	if name == "input" {
 		return true
 	}
@@ -122,6 +135,8 @@ func (m *message) Keys() []string {
 	switch {
 	case m.own != nil:
 		return m.own.Keys()
+	case m.arrival != nil:
+		return m.arrival.names()
 	case m.named():
 		return messageNamesInput
 	default:

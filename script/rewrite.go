@@ -29,7 +29,9 @@ type rewriter struct {
 	whole      bool // the body uses msg as an object
 	value      bool // and these, which parts of it
 	key        bool
-	exotic     bool // the script names something that only ordinary objects can do
+	besides    map[string]bool // and which of the further arguments it names
+	stateless  bool            // the body can have no state
+	exotic     bool            // the script names something that only ordinary objects can do
 	known      map[string]bool
 	reached    map[string]bool // built-ins that the script names
 }

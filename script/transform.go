@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,11 @@ func (p *Program) NewTransform(env Env) (stream.Transform, error) {
 	if p.kind != Transform {
 		return nil, fmt.Errorf("stage %s: a %s script cannot transform", env.Stage, p.kind)
 	}
+	return p.newTransform(env)
+}
+
+// newTransform makes what runs a body over the records of a batch.
+func (p *Program) newTransform(env Env) (stream.Transform, error) {
 	t := &transform{program: p, env: env}
 	t.states = states{entries: map[string]*stateEntry{}, budget: env.StateCache}
 	if t.states.budget == 0 {
@@ -41,7 +47,9 @@ type transform struct {
 	env     Env
 	vm      *vm // nil after an interrupt, until the next is made
 	loop    goja.Callable
-	states  states
+	// relaying is what a relay is at; nil for records.
+	relaying *relaying
+	states   states
 
 	batch *stream.Batch
 	// The record under way: its place, the messages before it, and its state.
@@ -61,10 +69,15 @@ func (p *Program) loop() *goja.Program {
 	if p.flat && p.readsKey {
 		args += ", key()"
 	}
-	if p.namesState {
-		args += ", state()"
+	for i, name := range p.further {
+		switch {
+		case name != "":
+			args += ", " + name + "()"
+		case slices.ContainsFunc(p.further[i:], func(name string) bool { return name != "" }):
+			args += ", undefined"
+		}
 	}
-	return goja.MustCompile("loop", `(function(next, key, state, body) {
+	return goja.MustCompile("loop", `(function(next, key, state, config, response, body) {
 	return function() {
 		for (let first; (first = next()) !== undefined;) body(`+args+`);
 	};
@@ -77,13 +90,15 @@ func (t *transform) renew() error {
 	if err != nil {
 		return err
 	}
-	v.defaultKey = t.defaultKey
+	v.relaying = t.relaying
+	v.defaultKey = func(topic *stream.Topic) []byte { return v.recordKeyFor(&t.batch.Records[t.record], topic) }
 	v.defaultTimestamp = func() int64 { return t.batch.Records[t.record].Timestamp }
 	v.keep = t.keep
 	maker, err := v.rt.RunProgram(t.program.loop())
 	must(err)
 	makeLoop, _ := goja.AssertFunction(maker)
-	loop, err := makeLoop(goja.Undefined(), v.native("next", 0, t.next), v.native("key", 0, t.key), v.native("state", 0, t.state), v.handler)
+	loop, err := makeLoop(goja.Undefined(), v.native("next", 0, t.next), v.native("key", 0, t.key), v.native("state", 0, t.state),
+		v.native("config", 0, t.config), v.native("response", 0, t.response), v.handler)
 	must(err)
 	t.loop, _ = goja.AssertFunction(loop)
 	t.vm, t.states.vm = v, v
@@ -183,6 +198,10 @@ func (t *transform) state(goja.FunctionCall) goja.Value {
 	return t.states.value(t.entry)
 }
 
+// config and response answer those of a relay.
+func (t *transform) config(goja.FunctionCall) goja.Value   { return t.vm.beside("config") }
+func (t *transform) response(goja.FunctionCall) goja.Value { return t.vm.beside("response") }
+
 func (t *transform) keep(value goja.Value) {
 	if t.entry == nil {
 		t.vm.throw(refuse(CodeState, "", "the stage has no state"))
@@ -197,11 +216,6 @@ func (t *transform) undo() {
 	if t.entry != nil {
 		t.entry.undo(t.record)
 	}
-}
-
-func (t *transform) defaultKey(topic *stream.Topic) []byte {
-	record := &t.batch.Records[t.record]
-	return t.vm.convertKey(record.Key, record.Input.Key, topic.Key)
 }
 
 // watch interrupts a call that runs longer than the timeout, and any call grace after ctx has ended. Instead of setting a timer for each

@@ -22,7 +22,7 @@ type Env struct {
 	Outputs []*stream.Topic
 	// Initial is the declared initial state, a JSON object; nil is {}.
 	Initial []byte
-	// Timeout bounds one call: a record's transform, or a poll from one State to the next. 0 is no bound.
+	// Timeout bounds one call: a record's transform, a poll from one State to the next, or a relay's arrival. 0 is no bound.
 	Timeout time.Duration
 	// Grace is how long a cancelled poll may run its finally blocks; 0 is a second.
 	Grace time.Duration
@@ -67,6 +67,7 @@ type vm struct {
 	slab     []message
 	initial  []byte
 	configs  stream.Configs   // of the batch or poll under way
+	relaying *relaying        // what a relay is at; nil for records
 	urls     *[2]*goja.Object // URL and URLSearchParams, once made
 
 	// What bodies that await have beside: the loop, and the call that the slice under way belongs to.
@@ -423,6 +424,15 @@ func trim(raw []byte) []byte {
 		raw = raw[:len(raw)-1]
 	}
 	return raw
+}
+
+// recordKeyFor is the key of a Message that names none: that of its record or, in a relay, of its config where an arrival
+// has none.
+func (v *vm) recordKeyFor(record *stream.Record, topic *stream.Topic) []byte {
+	if v.relaying != nil && record.Key == nil {
+		return v.convertKey([]byte(v.relaying.in.Config.Key), stream.String, topic.Key)
+	}
+	return v.convertKey(record.Key, record.Input.Key, topic.Key)
 }
 
 // convertKey is a record's key as the key of another topic.

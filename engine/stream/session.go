@@ -1,6 +1,9 @@
 package stream
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Session is a source that is not asked but tells: a subscription that is held for as long as the stage runs in this process.
 //
@@ -23,8 +26,18 @@ type Push struct {
 	// Lookup is what `configs.get` sees at this moment.
 	Lookup func() Configs
 	// Commit returns when the page is committed. It blocks for as long as Kafka is away; ctx ends the wait, and the page is
-	// then in doubt. The page's bytes may be used again once it has returned. It is called by one goroutine at a time.
+	// then in doubt. A *RefusedError says that one message can never be written; the page may then be given again without it. The page's bytes may be used again once it has returned. It is called by one goroutine at a time.
 	Commit func(ctx context.Context, page *Page) error
 	// Grace is done when a session that is told to end must be gone.
 	Grace context.Context
 }
+
+// RefusedError is a message of a page that Kafka will not take, however often it is sent: it is too large. Nothing of the page
+// was committed.
+type RefusedError struct {
+	Message int // its place in Page.Messages
+	Err     error
+}
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("message %d of the page: %v", e.Message, e.Err) }
+func (e *RefusedError) Unwrap() error { return e.Err }
