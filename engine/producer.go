@@ -29,6 +29,7 @@ type producer struct {
 
 	slab    []kgo.Record
 	failure promiseFailure
+	seen    partakers
 	// alone lets every record go out in a batch of its own, so that the broker's refusal of a batch names one record.
 	alone bool
 }
@@ -102,7 +103,7 @@ func newProducer(k *kafka, id string, group membership, maxBytes func(topic stri
 	if err != nil {
 		return nil, err
 	}
-	p.cl = cl
+	p.cl, p.seen.cl = cl, cl
 	return p, nil
 }
 
@@ -214,7 +215,52 @@ func (p *producer) produce(ctx context.Context, tx *transaction) error {
 			}
 		}
 	}
-	return p.flush(ctx, tx)
+	if err := p.flush(ctx, tx); err != nil {
+		return err
+	}
+	for i := range p.slab {
+		if err := p.seen.await(ctx, &p.slab[i]); err != nil {
+			return fmt.Errorf("produce: %w", err)
+		}
+	}
+	return nil
+}
+
+// partakers knows of which topics a client can tell that they took part in a transaction.
+//
+// The first records for a topic wait in the client until it has learned of the topic's partitions. It then hands them over,
+// and only after that keeps the partitions where EndTransaction looks for those that took part (kgo 1.22.3,
+// storePartitionsUpdate). A record may be sent and answered in between. EndTransaction would find that nothing had succeeded,
+// abort in place of the commit that was asked for, and return nil: all of the transaction lost, and nobody told.
+type partakers struct {
+	cl interface {
+		PartitionLeader(topic string, partition int32) (leader, epoch int32, err error)
+	}
+	topics map[string]struct{}
+	last   string // the topic asked for last, so that a run of records costs one comparison
+}
+
+// await returns when the client's end of a transaction will see the partition of a record that was answered.
+func (k *partakers) await(ctx context.Context, r *kgo.Record) error {
+	if r.Topic == k.last {
+		return nil
+	}
+	if _, seen := k.topics[r.Topic]; !seen {
+		for attempt := 0; ; attempt++ {
+			if leader, _, _ := k.cl.PartitionLeader(r.Topic, r.Partition); leader >= 0 { // an error is of a later look-up, which keeps what was there
+				break
+			}
+			if !pause(ctx, min(backoff(attempt), 5*time.Millisecond)) {
+				return context.Cause(ctx)
+			}
+		}
+		if k.topics == nil {
+			k.topics = map[string]struct{}{}
+		}
+		k.topics[r.Topic] = struct{}{}
+	}
+	k.last = r.Topic
+	return nil
 }
 
 // flush sends what is buffered and answers the first failure of any record so far.

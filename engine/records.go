@@ -203,28 +203,35 @@ func writeAll(ctx context.Context, cl *kgo.Client, records iter.Seq2[*kgo.Record
 	return n, nil
 }
 
-// produceAll returns when every record is answered (E4).
+// produceAll returns when every record is answered (E4). All of them are for one topic.
 func produceAll(ctx context.Context, cl *kgo.Client, records iter.Seq2[*kgo.Record, error]) (int, error) {
 	var first kgo.FirstErrPromise
 	n := 0
-	flush := func() error {
-		if err := cl.Flush(ctx); err != nil {
-			return err
+	seen := partakers{cl: cl}
+	flush := func(last *kgo.Record) error {
+		err := cl.Flush(ctx)
+		if err == nil {
+			err = first.Err()
 		}
-		return first.Err()
+		if err == nil && last != nil {
+			err = seen.await(ctx, last)
+		}
+		return err
 	}
+	var last *kgo.Record
 	for r, err := range records {
 		if err != nil {
 			return 0, err
 		}
 		cl.Produce(ctx, r, first.Promise())
+		last = r
 		if n++; n%writeFlush == 0 {
-			if err := flush(); err != nil {
+			if err := flush(last); err != nil {
 				return 0, err
 			}
 		}
 	}
-	return n, flush()
+	return n, flush(last)
 }
 
 func abort(ctx context.Context, cl *kgo.Client) error {

@@ -223,6 +223,15 @@ func (c *Cluster) append(ctx context.Context, records []*kgo.Record) error {
 	}
 	commit := kgo.TryCommit
 	failed := c.client.ProduceSync(ctx, records...).FirstErr()
+	for failed == nil && !c.known(records) {
+		// The client may answer the first records of a topic a moment before it can tell that the topic took part, and would
+		// then abort in silence.
+		select {
+		case <-ctx.Done():
+			failed = ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
 	if failed != nil {
 		commit = kgo.TryAbort
 	}
@@ -234,6 +243,16 @@ func (c *Cluster) append(ctx context.Context, records []*kgo.Record) error {
 		return fmt.Errorf("write: %w", failed)
 	}
 	return nil
+}
+
+// known tells whether the client has kept the partitions that the records went to.
+func (c *Cluster) known(records []*kgo.Record) bool {
+	for _, r := range records {
+		if leader, _, _ := c.client.PartitionLeader(r.Topic, r.Partition); leader < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // dropClient is called when the writer cannot be trusted any more; the next rewrite makes another.
