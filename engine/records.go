@@ -126,7 +126,7 @@ const writeTimeout = time.Minute
 var ErrWriters = errors.New("another program writes records into this topic just now; nothing was written, try again")
 
 // WriteKeys writes records into a topic, where Java's default partitioner places them, and fills in their Partition, Offset
-// and Timestamp. If it fails, none of them is there, unless the cluster did not answer in the end, as the error then says.
+// and Timestamp. When it returns, readers of committed records see them. If it fails, none of them is there, unless the cluster did not answer in the end, as the error then says.
 func WriteKeys(ctx context.Context, settings Kafka, topic *pipeline.Topic, records []KeyRecord) error {
 	if len(records) == 0 {
 		return nil
@@ -169,7 +169,32 @@ func WriteKeys(ctx context.Context, settings Kafka, topic *pipeline.Topic, recor
 	for i, r := range written {
 		records[i].Partition, records[i].Offset, records[i].Timestamp = r.Partition, r.Offset, r.Timestamp.UnixMilli()
 	}
+	if len(records) > 1 {
+		awaitReadable(ctx, cl, topic.Name, records)
+	}
 	return nil
+}
+
+// readableTimeout is how long a write waits until others can read it.
+const readableTimeout = 5 * time.Second
+
+// awaitReadable waits until a reader of committed records sees what was written, so that who lists after a write finds it:
+// the broker answers the end of a transaction before its markers are in the log. It gives up after a while, since another
+// program's open transaction may hide what stands behind it.
+func awaitReadable(ctx context.Context, cl *kgo.Client, topic string, records []KeyRecord) {
+	ctx, cancel := context.WithTimeout(ctx, readableTimeout)
+	defer cancel()
+	adm := kadm.NewClient(cl)
+	for attempt := 0; ; attempt++ {
+		ends, err := adm.ListCommittedOffsets(ctx, topic)
+		hidden := err != nil || slices.ContainsFunc(records, func(r KeyRecord) bool {
+			end, ok := ends.Lookup(topic, r.Partition)
+			return !ok || end.Err != nil || end.Offset <= r.Offset
+		})
+		if !hidden || !pause(ctx, backoff(attempt)) {
+			return
+		}
+	}
 }
 
 func each(records []*kgo.Record) iter.Seq2[*kgo.Record, error] {
