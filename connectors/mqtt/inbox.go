@@ -1,0 +1,145 @@
+package mqtt
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/eclipse/paho.golang/paho"
+)
+
+// delivery is one message as the broker delivered it.
+type delivery struct {
+	packet *paho.Publish
+	link   *link // the connection that it came on, and on which alone it can be acknowledged
+	at     int64 // milliseconds since 1970
+}
+
+// deliveryOverhead is what a message takes in memory beside its topic and payload, roughly.
+const deliveryOverhead = 512
+
+func (d *delivery) size() int64 {
+	n := int64(len(d.packet.Topic) + len(d.packet.Payload) + deliveryOverhead)
+	for _, u := range d.packet.Properties.User {
+		n += int64(len(u.Key) + len(u.Value))
+	}
+	return n
+}
+
+// inbox is what has arrived and is not yet acknowledged, in the order of arrival. put never waits; who reads from the network
+// asks free before it reads on, so the inbox exceeds its bounds by no more than what was read already.
+type inbox struct {
+	maxMessages int
+	maxBytes    int64
+	full        atomic.Bool // what free would say, for who asks before every read
+
+	mu      sync.Mutex
+	waiting []delivery // since the last take
+	// messages and bytes count what is waiting and what was taken and is not done.
+	messages int
+	bytes    int64
+	arrived  chan struct{} // holds a token when something waits
+	changed  chan struct{} // closed and made anew whenever room is made
+}
+
+func newInbox(maxMessages int, maxBytes int64) *inbox {
+	return &inbox{maxMessages: maxMessages, maxBytes: maxBytes, arrived: make(chan struct{}, 1), changed: make(chan struct{})}
+}
+
+func (b *inbox) put(d delivery) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = append(b.waiting, d)
+	b.messages++
+	b.bytes += d.size()
+	b.full.Store(!b.hasRoom())
+	b.signal()
+}
+
+func (b *inbox) signal() {
+	select {
+	case b.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// take moves what waits to the end of into, up to so many messages and bytes, but one message at least if there is one.
+func (b *inbox) take(into []delivery, messages int, bytes int64) []delivery {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for n < len(b.waiting) && n < messages {
+		size := b.waiting[n].size()
+		if n > 0 && size > bytes {
+			break
+		}
+		bytes -= size
+		n++
+	}
+	into = append(into, b.waiting[:n]...)
+	rest := copy(b.waiting, b.waiting[n:])
+	clear(b.waiting[rest:])
+	b.waiting = b.waiting[:rest]
+	if rest > 0 {
+		b.signal()
+	}
+	return into
+}
+
+// done says that what was taken is not held any more.
+func (b *inbox) done(taken []delivery) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range taken {
+		b.messages--
+		b.bytes -= taken[i].size()
+	}
+	b.roomMade()
+}
+
+// forget drops what waits of a connection that is gone, where the broker is known to send it again, and tells how much that
+// was. What cannot come again (QoS 0) stays.
+func (b *inbox) forget(current *link) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	kept := b.waiting[:0]
+	for _, d := range b.waiting {
+		if d.link != current && d.packet.QoS > 0 {
+			b.messages--
+			b.bytes -= d.size()
+			continue
+		}
+		kept = append(kept, d)
+	}
+	n := len(b.waiting) - len(kept)
+	clear(b.waiting[len(kept):])
+	b.waiting = kept
+	if n > 0 {
+		b.roomMade()
+	}
+	return n
+}
+
+func (b *inbox) hasRoom() bool { return b.messages < b.maxMessages && b.bytes < b.maxBytes }
+
+func (b *inbox) roomMade() {
+	b.full.Store(!b.hasRoom())
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// free is nil when there is room, and otherwise closed when to ask again.
+func (b *inbox) free() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.hasRoom() {
+		return nil
+	}
+	return b.changed
+}
+
+// empty tells that nothing waits and nothing is under way.
+func (b *inbox) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.messages == 0
+}
