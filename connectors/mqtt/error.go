@@ -1,8 +1,13 @@
 package mqtt
 
 import (
+	"errors"
 	"fmt"
 )
+
+// ErrTakenOver says that another client has connected under this session's client identifier. Two that go on would take it
+// from each other for ever.
+var ErrTakenOver = errors.New("another process has connected with the same client identifier; give each instance an instance.id of its own")
 
 // The codes of errors.
 const (

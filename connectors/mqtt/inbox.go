@@ -30,29 +30,58 @@ func (d *delivery) size() int64 {
 type inbox struct {
 	maxMessages int
 	maxBytes    int64
-	full        atomic.Bool // what free would say, for who asks before every read
+	// enough is how many messages or bytes that wait make a page that is not to wait for more.
+	enoughMessages int
+	enoughBytes    int64
+	full           atomic.Bool // what free would say, for who asks before every read
 
 	mu      sync.Mutex
 	waiting []delivery // since the last take
 	// messages and bytes count what is waiting and what was taken and is not done.
-	messages int
-	bytes    int64
-	arrived  chan struct{} // holds a token when something waits
-	changed  chan struct{} // closed and made anew whenever room is made
+	messages     int
+	bytes        int64
+	waitingBytes int64
+	// arrived gets a token when something waits where nothing did, and when it is enough.
+	arrived chan struct{}
+	changed chan struct{} // closed and made anew whenever room is made
 }
 
-func newInbox(maxMessages int, maxBytes int64) *inbox {
-	return &inbox{maxMessages: maxMessages, maxBytes: maxBytes, arrived: make(chan struct{}, 1), changed: make(chan struct{})}
+func newInbox(maxMessages int, maxBytes int64, enoughMessages int, enoughBytes int64) *inbox {
+	return &inbox{maxMessages: maxMessages, maxBytes: maxBytes, enoughMessages: enoughMessages, enoughBytes: enoughBytes, arrived: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 func (b *inbox) put(d delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	size := d.size()
+	had := b.enoughWaits()
 	b.waiting = append(b.waiting, d)
+	b.waitingBytes += size
 	b.messages++
-	b.bytes += d.size()
+	b.bytes += size
 	b.full.Store(!b.hasRoom())
-	b.signal()
+	if len(b.waiting) == 1 || !had && b.enoughWaits() {
+		b.signal()
+	}
+}
+
+// enoughWaits needs the lock. What the full inbox holds is enough, too: nothing more comes before some of it is done.
+func (b *inbox) enoughWaits() bool {
+	return len(b.waiting) >= b.enoughMessages || b.waitingBytes >= b.enoughBytes || !b.hasRoom()
+}
+
+// stands tells how many messages wait, and whether that is enough.
+func (b *inbox) stands() (waiting int, enough bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting), b.enoughWaits()
+}
+
+// held is how much is not acknowledged yet.
+func (b *inbox) held() (messages int, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.messages, b.bytes
 }
 
 func (b *inbox) signal() {
@@ -73,6 +102,7 @@ func (b *inbox) take(into []delivery, messages int, bytes int64) []delivery {
 			break
 		}
 		bytes -= size
+		b.waitingBytes -= size
 		n++
 	}
 	into = append(into, b.waiting[:n]...)
@@ -104,8 +134,10 @@ func (b *inbox) forget(current *link) int {
 	kept := b.waiting[:0]
 	for _, d := range b.waiting {
 		if d.link != current && d.packet.QoS > 0 {
+			size := d.size()
 			b.messages--
-			b.bytes -= d.size()
+			b.bytes -= size
+			b.waitingBytes -= size
 			continue
 		}
 		kept = append(kept, d)
@@ -135,11 +167,4 @@ func (b *inbox) free() <-chan struct{} {
 		return nil
 	}
 	return b.changed
-}
-
-// empty tells that nothing waits and nothing is under way.
-func (b *inbox) empty() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.messages == 0
 }

@@ -75,6 +75,8 @@ func (k *keeper) run(ctx context.Context) error {
 		}
 		pause := wait/2 + rand.N(wait/2+1)
 		wait = min(2*wait, k.config.Backoff.Max)
+		why := err.Error()
+		k.trouble.Store(&why)
 		call(k.config.Events.Disconnected, DisconnectedInfo{Broker: k.broker, Err: err, Retry: pause})
 		timer := time.NewTimer(pause)
 		select {

@@ -62,7 +62,7 @@ func (s *Session) open(ctx context.Context) (*link, error) {
 		PingHandler:        &pinger{wire: l.wire},
 		PacketTimeout:      connectTimeout,
 		OnPublishReceived:  []func(paho.PublishReceived) (bool, error){l.received},
-		OnServerDisconnect: func(d *paho.Disconnect) { l.end(errors.New(disconnectReason(d))) },
+		OnServerDisconnect: func(d *paho.Disconnect) { l.end(endedConnection(d, s.config.ClientID)) },
 		OnClientError:      l.end,
 	})
 	expiry, maximum, packet := uint32(sessionExpiry), uint16(s.config.ReceiveMaximum), uint32(min(s.config.InboxBytes, 256<<20))

@@ -34,22 +34,34 @@ const (
 
 var kindNames = [...]string{"a value", "a string", "a number", "an integer", "a boolean", "an object", "an array"}
 
-// fill makes s.page of a batch. Messages of one config stay in the order of arrival.
-func (s *Session) fill(ctx context.Context, push *stream.Push, batch []delivery) error {
-	clear(s.page.Messages)
-	s.page.Messages = s.page.Messages[:0]
-	s.arena.Reset()
-	clear(s.arrivals)
-	s.arrivals = s.arrivals[:0]
+// filling is one page on its way. Messages of one config stay in the order of arrival.
+type filling struct {
+	*Session
+	routes  *routes
+	batch   []delivery
+	refused map[int]error // by place in the batch: Kafka does not take what became of it
+	letters []stream.Message
+	tell    bool // events, at the first attempt only
+}
 
-	f := &filling{Session: s, routes: s.routes.Load(), batch: batch}
+// fill makes the page.
+func (f *filling) fill(ctx context.Context, push *stream.Push) error {
+	clear(f.page.Messages)
+	f.page.Messages = f.page.Messages[:0]
+	f.arena.Reset()
+	clear(f.arrivals)
+	f.arrivals = f.arrivals[:0]
+	f.letters = f.letters[:0]
+
 	byConfig := make([][]int, len(f.routes.configs))
 	var order []int // of configs, by their first message
-	for i := range batch {
-		topic := batch[i].packet.Topic
+	for i := range f.batch {
+		topic := f.batch[i].packet.Topic
 		_, owner, ok := f.routes.tree.match(topic)
 		if !ok {
-			call(s.config.Events.MessageDropped, MessageInfo{Topic: topic})
+			if f.tell {
+				call(f.Session.config.Events.MessageDropped, MessageInfo{Topic: topic})
+			}
 			continue
 		}
 		if byConfig[owner] == nil {
@@ -63,16 +75,24 @@ func (s *Session) fill(ctx context.Context, push *stream.Push, batch []delivery)
 			return err
 		}
 	}
-	s.page.Messages = append(s.page.Messages, f.letters...)
+	f.page.Messages = append(f.page.Messages, f.letters...)
+	f.tell = false
 	return nil
 }
 
-// filling is one page on its way.
-type filling struct {
-	*Session
-	routes  *routes
-	batch   []delivery
-	letters []stream.Message
+// without says that the page is to be filled again without the message that Kafka refuses; false if there is nothing to leave
+// out any more: it is a dead letter that is refused.
+func (f *filling) without(refused *stream.RefusedError) bool {
+	place := f.page.Messages[refused.Message].From
+	if _, again := f.refused[place]; again || f.Session.config.OnError.Kind == Fail {
+		return false
+	}
+	if f.refused == nil {
+		f.refused = map[int]error{}
+	}
+	f.refused[place] = refused
+	f.tell = true
+	return true
 }
 
 // config adds what becomes of the messages of one config; places are theirs in the batch.
@@ -81,9 +101,15 @@ func (f *filling) config(ctx context.Context, c stream.Config, configs stream.Co
 	kept := places[:0]
 	for _, place := range places {
 		d := &f.batch[place]
+		if err := f.refused[place]; err != nil {
+			if err := f.failed(c, place, err); err != nil {
+				return err
+			}
+			continue
+		}
 		a, err := f.arrival(d)
 		if err != nil {
-			if err := f.rule(f.Session.config.OnInvalid, f.Session.config.Events.MessageInvalid, c, d, CodeInvalid, err); err != nil {
+			if err := f.rule(f.Session.config.OnInvalid, f.Session.config.Events.MessageInvalid, c, place, CodeInvalid, err); err != nil {
 				return err
 			}
 			continue
@@ -91,7 +117,7 @@ func (f *filling) config(ctx context.Context, c stream.Config, configs stream.Co
 		if want := f.Session.config.Filter; want != nil {
 			wanted, err := want(c, &a)
 			if err != nil {
-				if err := f.failed(c, d, err); err != nil {
+				if err := f.failed(c, place, err); err != nil {
 					return err
 				}
 				continue
@@ -114,7 +140,7 @@ func (f *filling) config(ctx context.Context, c stream.Config, configs stream.Co
 			Config:   c,
 			Configs:  configs,
 			Arrivals: arrivals,
-			Fail:     func(i int, err error) error { return f.failed(c, &f.batch[kept[i]], err) },
+			Fail:     func(i int, err error) error { return f.failed(c, kept[i], err) },
 			Arena:    &f.arena,
 		}, page)
 		if err != nil {
@@ -128,7 +154,7 @@ func (f *filling) config(ctx context.Context, c stream.Config, configs stream.Co
 	for i := range arrivals {
 		m, err := f.Session.config.Message(c, &arrivals[i], &f.arena)
 		if err != nil {
-			if err := f.failed(c, &f.batch[kept[i]], err); err != nil {
+			if err := f.failed(c, kept[i], err); err != nil {
 				return err
 			}
 			continue
@@ -139,12 +165,13 @@ func (f *filling) config(ctx context.Context, c stream.Config, configs stream.Co
 	return nil
 }
 
-func (f *filling) failed(c stream.Config, d *delivery, err error) error {
-	return f.rule(f.Session.config.OnError, f.Session.config.Events.MessageFailed, c, d, CodeFailed, err)
+func (f *filling) failed(c stream.Config, place int, err error) error {
+	return f.rule(f.Session.config.OnError, f.Session.config.Events.MessageFailed, c, place, CodeFailed, err)
 }
 
 // rule applies a policy to a message. An error of it ends the session.
-func (f *filling) rule(p Policy, event func(MessageInfo), c stream.Config, d *delivery, code string, err error) error {
+func (f *filling) rule(p Policy, event func(MessageInfo), c stream.Config, place int, code string, err error) error {
+	d := &f.batch[place]
 	var coded interface{ Code() string }
 	if errors.As(err, &coded) {
 		code = coded.Code()
@@ -153,9 +180,13 @@ func (f *filling) rule(p Policy, event func(MessageInfo), c stream.Config, d *de
 	if p.Kind == Fail {
 		return wrapped
 	}
-	call(event, MessageInfo{Topic: d.packet.Topic, Config: c.Key, Err: err, DeadLetter: p.Kind == DeadLetter})
+	if f.tell {
+		call(event, MessageInfo{Topic: d.packet.Topic, Config: c.Key, Err: err, DeadLetter: p.Kind == DeadLetter})
+	}
 	if p.Kind == DeadLetter {
-		f.letters = append(f.letters, letter(p.Topic, f.Session.config.Stage, d, wrapped))
+		m := letter(p.Topic, f.Session.config.Stage, d, wrapped)
+		m.From = place
+		f.letters = append(f.letters, m)
 	}
 	return nil
 }
@@ -196,7 +227,7 @@ var emptyObject = []byte("{}")
 // arrival decodes a message. The error says what is wrong with the payload, never what is in it.
 func (s *Session) arrival(d *delivery) (stream.Arrival, error) {
 	p := d.packet
-	a := stream.Arrival{Topic: p.Topic, Timestamp: d.at, Value: p.Payload, Format: s.config.Format}
+	a := stream.Arrival{Topic: p.Topic, Timestamp: d.at, Key: rawjson.Bytes(p.Topic), Value: p.Payload, Format: s.config.Format, Headers: userProperties(d)}
 	switch s.config.Format {
 	case stream.JSON:
 		if len(a.Value) == 0 {
@@ -230,7 +261,7 @@ func (s *Session) arrival(d *delivery) (stream.Arrival, error) {
 		Levels:      strings.Split(p.Topic, "/"),
 		QoS:         p.QoS,
 		Retained:    p.Retain,
-		Properties:  userProperties(d),
+		Properties:  a.Headers,
 		ContentType: p.Properties.ContentType,
 	}
 	return a, nil

@@ -74,13 +74,14 @@ func granted(reason byte, asked QoS) error {
 	return &Error{Code: CodeRefused, Err: errors.New("the broker refuses the subscription: " + text)}
 }
 
-func disconnectReason(d *paho.Disconnect) string {
-	text := (&packets.Disconnect{ReasonCode: d.ReasonCode}).Reason()
+// endedConnection is what a DISCONNECT of the broker says.
+func endedConnection(d *paho.Disconnect, clientID string) error {
 	if d.ReasonCode == reasonTakenOver {
-		text = "another client has connected with this client identifier; give each instance an instance.id of its own"
+		return &Error{Code: CodeRefused, Err: fmt.Errorf("client identifier %q: %w", clientID, ErrTakenOver)}
 	}
+	text := (&packets.Disconnect{ReasonCode: d.ReasonCode}).Reason()
 	if d.Properties != nil && d.Properties.ReasonString != "" {
 		text += " (" + d.Properties.ReasonString + ")"
 	}
-	return "the broker ended the connection: " + text
+	return errors.New("the broker ended the connection: " + text)
 }

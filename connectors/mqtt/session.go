@@ -152,6 +152,7 @@ type Session struct {
 
 	routes  atomic.Pointer[routes] // written by the keeper
 	current atomic.Pointer[link]   // written by the keeper
+	trouble atomic.Pointer[string] // why there is no connection; written by the keeper
 	// known are the filters that the broker's session has, as far as this process knows. Of the keeper.
 	known map[string]bool
 	// settled gets a token when an instance that leaves has unsubscribed.
@@ -232,7 +233,8 @@ func New(config Config) (*Session, error) {
 		return nil, errors.New("mqtt policies: a dead letter has a topic, and nothing else has")
 	}
 	s.config = config
-	s.inbox = newInbox(config.InboxMessages, config.InboxBytes)
+	// At half of what the broker may have sent, so that it sends on while the page is committed.
+	s.inbox = newInbox(config.InboxMessages, config.InboxBytes, min(config.PageMessages, max(config.ReceiveMaximum/2, 1)), config.PageBytes)
 	return s, nil
 }
 
@@ -257,7 +259,7 @@ func (s *Session) Run(ctx context.Context, push *stream.Push) error {
 			cancel(k.err)
 		}
 	}()
-	err := s.pump(ctx, work, push, k)
+	err := s.pump(ctx, work, push)
 	bye := stay
 	if err == nil && s.config.OnStop == Leave {
 		bye = s.drain(work, push, k)
@@ -275,24 +277,58 @@ func (s *Session) Run(ctx context.Context, push *stream.Push) error {
 }
 
 // pump hands over page after page until ctx is done.
-func (s *Session) pump(ctx, work context.Context, push *stream.Push, k *keeper) error {
+func (s *Session) pump(ctx, work context.Context, push *stream.Push) error {
 	var batch []delivery
+	var began time.Time // the last page
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-work.Done():
-			return context.Cause(work)
 		case <-s.inbox.arrived:
+			s.gather(ctx, work, push.Gather-time.Since(began), push.Gather/10)
 		}
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil
+		case work.Err() != nil:
+			return context.Cause(work)
 		}
+		began = time.Now()
 		batch = s.inbox.take(batch[:0], s.config.PageMessages, s.config.PageBytes)
 		if err := s.handle(work, push, batch); err != nil {
 			return err
 		}
 		clear(batch)
+	}
+}
+
+// gather waits until a page is worth its transaction: it is large enough, or the time is over, or nothing has come for a
+// while. Without the last, a broker that sends 20 messages before it waits for their acknowledgements would send 20 a page.
+func (s *Session) gather(ctx, work context.Context, longest, quiet time.Duration) {
+	waiting, enough := s.inbox.stands()
+	if enough || longest <= 0 || quiet <= 0 {
+		return
+	}
+	over := time.NewTimer(longest)
+	defer over.Stop()
+	ticks := time.NewTicker(quiet)
+	defer ticks.Stop()
+	for !enough {
+		select {
+		case <-ctx.Done():
+			return
+		case <-work.Done():
+			return
+		case <-over.C:
+			return
+		case <-s.inbox.arrived:
+			_, enough = s.inbox.stands()
+		case <-ticks.C:
+			before := waiting
+			if waiting, enough = s.inbox.stands(); waiting == before {
+				return
+			}
+		}
 	}
 }
 
@@ -302,11 +338,20 @@ func (s *Session) handle(ctx context.Context, push *stream.Push, batch []deliver
 		return nil
 	}
 	defer s.inbox.done(batch)
-	if err := s.fill(ctx, push, batch); err != nil {
-		return err
-	}
-	if len(s.page.Messages) > 0 {
-		if err := push.Commit(ctx, &s.page); err != nil {
+	f := &filling{Session: s, routes: s.routes.Load(), batch: batch, tell: true}
+	for {
+		if err := f.fill(ctx, push); err != nil {
+			return err
+		}
+		if len(s.page.Messages) == 0 {
+			break
+		}
+		err := push.Commit(ctx, &s.page)
+		if err == nil {
+			break
+		}
+		var refused *stream.RefusedError
+		if !errors.As(err, &refused) || !f.without(refused) {
 			return err
 		}
 	}
@@ -356,7 +401,7 @@ func (s *Session) drain(work context.Context, push *stream.Push, k *keeper) part
 				quiet = time.After(s.config.Quiet)
 			}
 		case <-quiet:
-			if l := s.current.Load(); l != nil && s.inbox.empty() {
+			if held, _ := s.inbox.held(); held == 0 && s.current.Load() != nil {
 				return forGood
 			}
 			quiet = nil // the connection is gone; the keeper tells when it has unsubscribed on another
@@ -381,6 +426,16 @@ func (s *Session) shared(filter string) string {
 		return filter
 	}
 	return "$share/" + s.config.Group + "/" + filter
+}
+
+// Status implements stream.Session.
+func (s *Session) Status() stream.SessionStatus {
+	status := stream.SessionStatus{Connected: s.current.Load() != nil}
+	status.Held, status.HeldBytes = s.inbox.held()
+	if why := s.trouble.Load(); why != nil && !status.Connected {
+		status.Error = *why
+	}
+	return status
 }
 
 // Close lets go of the relay. It may be called more than once.
