@@ -3,11 +3,13 @@ package script
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
 	"github.com/dop251/goja"
 	"github.com/dop251/goja/ast"
+	"github.com/dop251/goja/file"
 	"github.com/dop251/goja/parser"
 	"github.com/dop251/goja/unistring"
 
@@ -17,9 +19,9 @@ import (
 // Compile parses, checks and compiles a script. Its error is Problems: all that was found. A text that does not parse
 // hides what else may be wrong in it, but not in the others.
 func Compile(s Source) (*Program, error) {
-	c := compilation{Source: s, blanked: map[*stream.Text]string{}}
+	c := compilation{Source: s}
 	c.parseEach()
-	if len(c.problems) > 0 {
+	if c.link(); len(c.problems) > 0 {
 		return nil, c.problems.sorted()
 	}
 	program := c.join()
@@ -32,7 +34,9 @@ func Compile(s Source) (*Program, error) {
 type compilation struct {
 	Source
 	problems Problems
-	blanked  map[*stream.Text]string // module text without its export keywords
+	texts    []*module // functions, and the body if it is a file
+	modules  []*module // what they import, each behind what it imports itself
+	file     *module   // the body, if it is a file
 }
 
 func (c *compilation) report(at place, code, message, hint string) {
@@ -60,49 +64,81 @@ func parse(text string) (*ast.Program, error) {
 // parseEach finds the syntax errors of every text on its own.
 func (c *compilation) parseEach() {
 	for i := range c.Functions {
-		c.parseAlone(&c.Functions[i], "", "", false)
+		c.parseFile(c.add(&c.Functions[i]))
 	}
 	if c.Module {
-		c.parseAlone(&c.Body, "", "", true)
+		c.file = c.add(&c.Body)
+		c.parseFile(c.file)
 	} else {
-		c.parseAlone(&c.Body, functionHead, functionTail, false)
+		c.parseBody(&c.Body)
 	}
 }
 
-func (c *compilation) parseAlone(text *stream.Text, head, tail string, module bool) {
-	blanked := text.Text
-	for {
-		src := &source{}
-		src.glue(head)
-		src.add(text, blanked)
-		src.glue(tail)
-		program, err := parse(src.text.String())
-		if err == nil {
-			c.blanked[text] = blanked
-			if end := src.parts[0].end + len(tail); head != "" && (len(program.Body) != 1 || bodyEnd(program) != end) {
-				c.report(src.place(bodyEnd(program)-len(tail)), "script.syntax", "this closes more than was opened", "remove the extra }")
-			}
-			return
-		}
-		var list parser.ErrorList
-		if !errors.As(err, &list) {
-			c.report(src.place(src.parts[0].start), "script.syntax", err.Error(), "")
-			return
-		}
-		offset := src.offset(list[0].Position.Line, list[0].Position.Column)
-		if module && offset >= 0 && strings.HasPrefix(blanked[min(offset, len(blanked)):], "export") {
-			rest := strings.TrimLeft(blanked[offset+len("export"):], " \t")
-			if strings.HasPrefix(rest, "default") || strings.HasPrefix(rest, "*") || strings.HasPrefix(rest, "{") {
-				c.report(src.place(offset), "script.module", "this form of export is not supported",
-					fmt.Sprintf("write export function* %s(%s)", c.Kind, strings.Join(c.arguments(), ", ")))
-				return
-			}
-			blanked = blanked[:offset] + strings.Repeat(" ", len("export")) + blanked[offset+len("export"):]
-			continue
-		}
+func (c *compilation) add(text *stream.Text) *module {
+	m := newModule(text)
+	c.texts = append(c.texts, m)
+	return m
+}
+
+// parseBody parses a body as the inside of a function.
+func (c *compilation) parseBody(text *stream.Text) {
+	src := &source{}
+	src.glue(functionHead)
+	src.add(text, text.Text)
+	src.glue(functionTail)
+	program, err := parse(src.text.String())
+	if list, failed := c.parserErrors(src, err); failed {
 		c.reportSyntax(src, list)
 		return
 	}
+	if end := src.parts[0].end + len(functionTail); len(program.Body) != 1 || bodyEnd(program) != end {
+		c.report(src.place(bodyEnd(program)-len(functionTail)), "script.syntax", "this closes more than was opened", "remove the extra }")
+	}
+}
+
+// parseFile parses a text of declarations, without its import and export declarations, which it takes out. It answers false
+// if it is no JavaScript.
+func (c *compilation) parseFile(m *module) bool {
+	for {
+		m.src = &source{}
+		m.src.add(m.text, m.blanked)
+		program, err := parse(m.blanked)
+		list, failed := c.parserErrors(m.src, err)
+		if !failed {
+			c.note(m, program)
+			return true
+		}
+		offset := m.src.offset(list[0].Position.Line, list[0].Position.Column)
+		if word := m.blanked[max(0, min(offset, len(m.blanked))):]; offset >= 0 && (startsWith(word, "import") || startsWith(word, "export") && m.mayExport(c)) {
+			if c.take(m, offset) {
+				continue
+			}
+			return false
+		}
+		c.reportSyntax(m.src, list)
+		return false
+	}
+}
+
+// mayExport tells whether a text may say export: functions that stand in a pipeline file are known all over it anyway.
+func (m *module) mayExport(c *compilation) bool { return m == c.file || m.isFile() }
+
+// startsWith tells whether text begins with a word.
+func startsWith(text, word string) bool {
+	rest, ok := strings.CutPrefix(text, word)
+	s := clauseScanner{text: rest}
+	return ok && s.word() == ""
+}
+
+// parserErrors are what the parser found, and whether it found anything.
+func (c *compilation) parserErrors(src *source, err error) (list parser.ErrorList, failed bool) {
+	if err == nil {
+		return nil, false
+	}
+	if !errors.As(err, &list) {
+		c.report(src.place(src.parts[0].start), "script.syntax", err.Error(), "")
+	}
+	return list, true
 }
 
 // bodyEnd is the offset behind the first statement of a program.
@@ -150,7 +186,7 @@ func (c *compilation) reportSyntax(src *source, list parser.ErrorList) {
 			c.report(src.place(strings.LastIndex(text[:offset], "await")), "script.await", awaitMessage, awaitHint)
 			return
 		case strings.HasPrefix(word, "import"):
-			c.report(at, "script.import_not_supported", "import is not supported yet", "put shared code into functions")
+			c.report(at, "script.import", "import stands only at the top of a file", "put the body into a file ({ script: file.js }), or what is imported into functions")
 			return
 		case strings.HasPrefix(word, "export"):
 			c.report(at, "script.syntax", "export stands only in a file of its own", "a body is written without a function around it")
@@ -223,24 +259,33 @@ func syntaxHint(message string) string {
 	return ""
 }
 
-// join makes one program of all texts.
+// join makes one program of all texts. What it looks like with files that are imported stands in link.go.
 //
 //	(function(natives and built-ins){ functions… ; return function(msg, state){ body } })
 func (c *compilation) join() *Program {
 	src := &source{}
 	src.glue("(function(){")
-	for i := range c.Functions {
-		src.add(&c.Functions[i], c.Functions[i].Text)
+	for _, m := range c.modules {
+		src.glue("(function(){")
+		src.add(m.text, m.blanked)
+		src.glue("\n})\n;")
+	}
+	if len(c.modules) > 0 {
+		src.glue("return (function(){")
+	}
+	for _, m := range c.texts {
+		src.add(m.text, m.blanked)
 		src.glue("\n")
 	}
-	if c.Module {
-		src.add(&c.Body, c.blanked[&c.Body])
-		src.glue("\n})")
-	} else {
+	if !c.Module {
 		src.glue("return async function*(){")
 		src.add(&c.Body, c.Body.Text)
-		src.glue("\n}})")
+		src.glue("\n}")
 	}
+	if len(c.modules) > 0 {
+		src.glue("})()")
+	}
+	src.glue("})")
 	var tree *ast.Program
 	var outer *ast.FunctionLiteral
 	var p *Program
@@ -262,7 +307,7 @@ func (c *compilation) join() *Program {
 		p = &Program{kind: c.Kind, src: src, plain: plain, async: async}
 		outer = tree.Body[0].(*ast.ExpressionStatement).Expression.(*ast.FunctionLiteral)
 		r = &rewriter{
-			program: p, src: src, stateless: c.Kind == Relay && c.Push, catches: c.Kind == Poll || async, plain: plain, flat: flat, async: async, unit: &unit{},
+			compilation: c, program: p, src: src, stateless: c.Kind == Relay && c.Push, catches: c.Kind == Poll || async, plain: plain, flat: flat, async: async, unit: &unit{},
 			known: builtinNames(), reached: map[string]bool{},
 			report: func(offset int, code, message, hint string) { c.report(src.place(offset), code, message, hint) },
 		}
@@ -289,36 +334,75 @@ func (c *compilation) join() *Program {
 	return p
 }
 
-// top walks the functions and finds the body. It answers whether the body, or something that it can reach, may wait.
+// top walks the files that are imported and the functions, and finds the body. It answers whether the body, or something
+// that it can reach, may wait.
 func (c *compilation) top(r *rewriter, outer *ast.FunctionLiteral) (waits bool) {
-	list := outer.Body.List
-	var body *ast.FunctionLiteral
-	if !c.Module {
-		last := list[len(list)-1].(*ast.ReturnStatement)
-		body = last.Argument.(*ast.FunctionLiteral)
-		list = list[:len(list)-1]
-	}
 	r.push()
 	defer r.pop()
-	for _, name := range []string{"Message", "State", "vars", "console"} {
+	for name := range fixedNames {
 		r.scope.names[name] = fixed
 	}
-	r.declareVars(outer.DeclarationList, shared)
-	r.declareBlock(list, shared)
-	var names []string
+	units := map[string]*unit{}
+	inner := outer
+	if n := len(c.modules); n > 0 {
+		var list []ast.Statement
+		for i, m := range c.modules {
+			f := outer.Body.List[i].(*ast.ExpressionStatement).Expression.(*ast.FunctionLiteral)
+			list = append(list, c.imported(r, m, f, units)...)
+		}
+		last := outer.Body.List[n].(*ast.ReturnStatement)
+		inner = last.Argument.(*ast.CallExpression).Callee.(*ast.FunctionLiteral)
+		outer.Body.List = append(list, last)
+	}
+	return c.functions(r, inner, units)
+}
+
+// imported walks a file that is imported, and answers what stands in its place.
+func (c *compilation) imported(r *rewriter, m *module, f *ast.FunctionLiteral, units map[string]*unit) []ast.Statement {
+	r.push()
+	defer r.pop()
+	r.scope.prefix = m.prefix()
+	start := c.start(r, m)
+	m.declareDefault(f.Body.List, start)
+	r.declareVars(f.DeclarationList, shared)
+	r.declareBlock(f.Body.List, shared)
+	names := r.sharedNames()
+	r.push()
+	defer r.pop()
+	r.imports(m)
+	c.checkReserved(r, f.Body.List)
+	f.Body.List = c.declarations(r, f.Body.List, units, m.prefix())
+	f.Function = file.Idx(start) + 1 // errors while it is evaluated as a whole are shown at its beginning
+	return c.evaluate(r, m, f, names)
+}
+
+// start is where the text of a module begins in the joined text.
+func (c *compilation) start(r *rewriter, m *module) int {
+	for i := range r.src.parts {
+		if r.src.parts[i].text == m.text {
+			return r.src.parts[i].start
+		}
+	}
+	return 0
+}
+
+// sharedNames are the names that the innermost scope declares, sorted.
+func (r *rewriter) sharedNames() (names []string) {
 	for name, b := range r.scope.names {
 		if b == shared {
 			names = append(names, name)
 		}
 	}
 	sort.Strings(names)
-	c.checkReserved(r, list)
-	kept := list[:0]
-	units := map[string]*unit{}
+	return names
+}
+
+// declarations walks what stands at the top of functions or of a file.
+func (c *compilation) declarations(r *rewriter, list []ast.Statement, units map[string]*unit, prefix string) (kept []ast.Statement) {
 	for _, s := range list {
 		r.unit = &unit{}
 		for _, name := range declared(s) {
-			units[name] = r.unit
+			units[prefix+name] = r.unit
 		}
 		switch s := s.(type) {
 		case *ast.ReturnStatement:
@@ -333,14 +417,52 @@ func (c *compilation) top(r *rewriter, outer *ast.FunctionLiteral) (waits bool) 
 			for _, b := range s.List {
 				c.checkShared(r, b.Initializer)
 			}
-		case *ast.FunctionDeclaration:
-			if c.Module && s.Function.Name != nil && s.Function.Name.Name.String() == c.Kind.String() {
-				body = s.Function
+		}
+		kept = append(kept, r.statement(s))
+	}
+	return kept
+}
+
+// functions walks the functions and the body.
+func (c *compilation) functions(r *rewriter, outer *ast.FunctionLiteral, units map[string]*unit) (waits bool) {
+	list := outer.Body.List
+	var body *ast.FunctionLiteral
+	if !c.Module {
+		last := list[len(list)-1].(*ast.ReturnStatement)
+		body = last.Argument.(*ast.FunctionLiteral)
+		list = list[:len(list)-1]
+	}
+	for _, m := range c.texts {
+		start := c.start(r, m)
+		if m.exported["default"].local == nameDefault && m != c.file {
+			c.report(m.place(c.defaultOf(m)), "script.module", "functions are known by their names, and export default has none", "write const name = … or function name(…) { … }")
+		}
+		m.declareDefault(list, start)
+	}
+	r.push()
+	defer r.pop()
+	r.declareVars(outer.DeclarationList, shared)
+	r.declareBlock(list, shared)
+	names := r.sharedNames()
+	c.checkReserved(r, list)
+	var kept []ast.Statement
+	for from := 0; from < len(list); {
+		to, m := from+1, c.textOf(r, list[from])
+		for to < len(list) && c.textOf(r, list[to]) == m {
+			to++
+		}
+		r.push()
+		r.imports(m)
+		for _, s := range list[from:to] {
+			if f, ok := s.(*ast.FunctionDeclaration); ok && c.Module && f.Function.Name != nil && f.Function.Name.Name.String() == c.Kind.String() {
+				body = f.Function
 				kept = append(kept, s)
 				continue
 			}
+			kept = append(kept, c.declarations(r, []ast.Statement{s}, units, "")...)
 		}
-		kept = append(kept, r.statement(s))
+		r.pop()
+		from = to
 	}
 	if body == nil || !body.Generator {
 		at := place{file: c.Body.File, line: c.Body.Line, column: c.Body.Column}
@@ -352,19 +474,19 @@ func (c *compilation) top(r *rewriter, outer *ast.FunctionLiteral) (waits bool) 
 		return false
 	}
 	r.unit = &unit{}
+	r.push()
+	if c.file != nil {
+		r.imports(c.file)
+	}
 	c.body(r, body)
+	r.pop()
 	waits = r.unit.reaches(units, map[string]bool{})
 	// What functions declare is frozen before the first call.
-	freeze := call(nameFreeze, body.Function)
-	for _, name := range names {
-		if name == c.Kind.String() && c.Module {
-			continue
-		}
-		r.program.shared = append(r.program.shared, name)
-		freeze.ArgumentList = append(freeze.ArgumentList, &ast.Identifier{Name: unistring.NewFromString(name), Idx: body.Function})
+	if i := slices.Index(names, c.Kind.String()); i >= 0 && c.Module {
+		names = slices.Delete(names, i, i+1)
 	}
-	if len(freeze.ArgumentList) > 0 {
-		kept = append(kept, &ast.ExpressionStatement{Expression: freeze})
+	if len(names) > 0 {
+		kept = append(kept, &ast.ExpressionStatement{Expression: r.frozen(body.Function, names)})
 	}
 	var handler ast.Expression = body
 	if c.Module {
@@ -372,6 +494,27 @@ func (c *compilation) top(r *rewriter, outer *ast.FunctionLiteral) (waits bool) 
 	}
 	outer.Body.List = append(kept, &ast.ReturnStatement{Return: body.Function, Argument: handler})
 	return waits
+}
+
+// textOf is the text that a statement of functions or of the body's file stands in.
+func (c *compilation) textOf(r *rewriter, s ast.Statement) *module {
+	offset := int(s.Idx0()) - 1
+	for _, m := range c.texts {
+		if start := c.start(r, m); offset >= start && offset <= start+len(m.blanked) {
+			return m
+		}
+	}
+	return &module{}
+}
+
+// defaultOf is where a module says export default.
+func (c *compilation) defaultOf(m *module) int {
+	for at, mark := range m.marks {
+		if mark == markExpression {
+			return at + 1 - len("export")
+		}
+	}
+	return 0
 }
 
 // declared are the names that a statement declares.
@@ -482,8 +625,7 @@ func (c *compilation) checkArguments(r *rewriter, s ast.Statement) {
 // checkReserved refuses functions that declare a name of the API.
 func (c *compilation) checkReserved(r *rewriter, list []ast.Statement) {
 	check := func(id *ast.Identifier) {
-		switch name := id.Name.String(); name {
-		case "Message", "State", "vars", "console":
+		if name := id.Name.String(); fixedNames[name] {
 			r.refuse(id.Idx, "script.declared_twice", "take another name", "%s is already there", name)
 		}
 	}

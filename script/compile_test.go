@@ -48,7 +48,7 @@ f.yaml:10:38: script.unknown_name: nothing is called "vras" here → did you mea
 		"helper as a value":       {"async function* f() {}\nconst g = f;", "f.yaml:11:11: script.helper: f is an async function*, which runs only as yield* f(…) → write yield* f(…) in the body, or in another async function*"},
 		"helper in a generator":   {"async function* f() {}\nfunction* g() { yield* f() }", "f.yaml:11:24: script.helper: f is an async function*, which runs only as yield* f(…) → write yield* f(…) in the body, or in another async function*"},
 		"helper as an expression": {"const f = async function*() {}", "f.yaml:10:15: script.helper: an async function* stands only as a declaration → declare it: async function* name(…) { … }, and run it with yield* name(…)"},
-		"import":                  {"import x from 'y'", "f.yaml:10:5: script.import_not_supported: import is not supported yet → put shared code into functions"},
+		"import":                  {"import x from 'y'", "f.yaml:10:5: script.import: import stands only at the top of a file → put the body into a file ({ script: file.js }), or what is imported into functions"},
 		"export":                  {"export function* transform() {}", "f.yaml:10:5: script.syntax: export stands only in a file of its own → a body is written without a function around it"},
 		"xml":                     {"xml.parse('<a/>')", "f.yaml:10:5: script.not_supported: xml is not supported yet"},
 		"eval":                    {"eval('1')", "f.yaml:10:5: script.unknown_name: eval is not there → write the code where it runs"},
@@ -126,8 +126,9 @@ func TestModules(t *testing.T) {
 		"exported const": {"export const K = 2\nexport function* transform(m) { const v = 'export x'; yield Message({ value: m.value.a * K }) }", ""},
 		"none":           {"function* other() {}", "t.js:1:1: script.module: the file exports no function* transform → write export function* transform(msg, state)"},
 		"no generator":   {"\nexport function transform() {}", "t.js:2:8: script.module: the file exports no function* transform → write export function* transform(msg, state)"},
-		"default":        {"export default function* transform() {}", "t.js:1:1: script.module: this form of export is not supported → write export function* transform(msg, state)"},
-		"import":         {"import { a } from './a.js'\nexport function* transform() {}", "t.js:1:1: script.import_not_supported: import is not supported yet → put shared code into functions"},
+		"default":        {"export default function* transform(msg) { yield Message({ value: 8 }) }", ""},
+		"anonymous":      {"export default function* () {}", "t.js:1:1: script.module: the file exports no function* transform → write export function* transform(msg, state)"},
+		"as a clause":    {"function* transform(msg) { yield Message({ value: 8 }) }\nexport { transform }", ""},
 		"await":          {"export async function* transform(msg) {\n  yield Message({ value: await msg.value.a * 2 })\n}", ""},
 		"syntax":         {"export function* transform() {\n  )\n}", "t.js:2:3: script.syntax: unexpected token ) → remove the extra parenthesis, or open one"},
 		"let":            {"let n = 0\nexport function* transform() { n++ }", "t.js:1:1: script.shared_variable: let is shared by all calls here → declare it with const, or inside a function; what one call may keep for the next is its State\nt.js:2:32: script.shared_assignment: n is shared by all calls and cannot be assigned → what one call may keep for the next is its State"},
@@ -176,12 +177,14 @@ func TestProgramsSayWhatTheyNeed(t *testing.T) {
 }
 
 func FuzzCompile(f *testing.F) {
-	for _, s := range []string{"yield Message({value: {...msg.value, a: 1}})", "} {", "for await (x of y) {}", "`${", "/\\p{L}/u", "class A { static { yield } }", "import('x')", "a?.b`c`", "export default 1"} {
+	for _, s := range []string{"yield Message({value: {...msg.value, a: 1}})", "} {", "for await (x of y) {}", "`${", "/\\p{L}/u", "class A { static { yield } }", "import('x')", "a?.b`c`", "export default 1",
+		"import d, { a as b } from './a.js'\nexport { b, d as default }; export * as c from './a.js'; export function* transform() { b(d.e) }", "import * as n from './a.js'; n.f; if (1) import './a.js'"} {
 		f.Add(s, false)
 		f.Add(s, true)
 	}
 	f.Fuzz(func(t *testing.T, body string, module bool) {
-		_, err := Compile(Source{Module: module, Body: stream.Text{File: "f", Line: 3, Column: 5, Indent: 4, Text: body}})
+		read := files{"a.js": "export const a = 1; export default { e: 2 }; export async function* f() {}"}.read
+		_, err := Compile(Source{Module: module, Read: read, Body: stream.Text{File: "f", Line: 3, Column: 5, Indent: 4, Text: body}})
 		if err == nil {
 			return
 		}

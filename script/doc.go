@@ -9,6 +9,8 @@
 //     Every byte of the joined text belongs to a stream.Text of the user, so that each position that goja reports, at
 //     compile or at run time, is mapped to the user's own file, line and column (source.go).
 //
+//     Files that they import stand before them, each in a function of its own (module.go, link.go).
+//
 //  2. In the tree, each yield of the body itself becomes a call of a native function and the generator and async flags are
 //     cleared. The user's own generators stay as they are. Generated calls name their callee with an identifier that
 //     cannot be written in JavaScript, so no script can reach or shadow them.

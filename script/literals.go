@@ -90,9 +90,15 @@ func (r *rewriter) object(o *ast.ObjectLiteral) ast.Expression {
 			return call(fmt.Sprint(nameObject, len(r.program.objects)-1), o.LeftBrace, args...)
 		}
 	}
-	for _, p := range o.Value {
+	for i, p := range o.Value {
 		switch p := p.(type) {
 		case *ast.PropertyShort:
+			if name := p.Name; r.imported(name.Name.String()) != nil {
+				value := name
+				r.reference(&value)
+				o.Value[i] = &ast.PropertyKeyed{Key: &ast.StringLiteral{Idx: name.Idx, Literal: name.Name.String(), Value: name.Name}, Kind: ast.PropertyKindValue, Value: &value}
+				continue
+			}
 			r.reference(&p.Name)
 			if p.Initializer != nil {
 				p.Initializer = r.expr(p.Initializer)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/dop251/goja"
 	"github.com/dop251/goja/ast"
+	"github.com/dop251/goja/file"
+	"github.com/dop251/goja/unistring"
 )
 
 // binding is what a name stands for.
@@ -18,12 +20,18 @@ const (
 	beside                // config and response of a relay
 	state                 // the body's argument state
 	fixed                 // Message, State, vars, console
+	linked                // imported from a file: frozen as well
 )
+
+// fixedNames are those of the API that are arguments of every program.
+var fixedNames = map[string]bool{"Message": true, "State": true, "vars": true, "console": true}
 
 type scope struct {
 	outer   *scope
 	names   map[string]binding
-	helpers map[string]bool // those of names that are an async function*
+	helpers map[string]bool      // those of names that are an async function*
+	imports map[string]*imported // what the linked ones stand for
+	prefix  string               // of the units of the shared ones
 }
 
 func (r *rewriter) push() { r.scope = &scope{outer: r.scope, names: map[string]binding{}} }
@@ -50,19 +58,53 @@ func (r *rewriter) isHelper(name string) bool {
 
 // named notes that the unit under way names something that functions declare.
 func (r *rewriter) named(name string) {
-	if b, ok := r.look(name); ok && b == shared {
-		if r.unit.names == nil {
-			r.unit.names = map[string]bool{}
+	for s := r.scope; s != nil; s = s.outer {
+		b, ok := s.names[name]
+		if !ok {
+			continue
 		}
-		r.unit.names[name] = true
+		var keys []string
+		if b == shared {
+			keys = []string{s.prefix + name}
+		} else if b == linked {
+			keys = s.imports[name].keys()
+		}
+		for _, key := range keys {
+			if r.unit.names == nil {
+				r.unit.names = map[string]bool{}
+			}
+			r.unit.names[key] = true
+		}
+		return
 	}
+}
+
+// declaredHere tells whether the block under way declares a name.
+func (r *rewriter) declaredHere(name string) bool {
+	s := r.scope
+	for s.imports != nil {
+		s = s.outer // a text's imports lie around its declarations
+	}
+	_, ok := s.names[name]
+	return ok
+}
+
+// rename makes a name that is imported the one that it stands for.
+func (r *rewriter) rename(id *ast.Identifier) {
+	if i := r.imported(id.Name.String()); i != nil {
+		id.Name = unistring.NewFromString(i.identifier())
+	}
+}
+
+func (r *rewriter) refuseHelper(at file.Idx, name string) {
+	r.refuse(at, "script.helper", "write yield* "+name+"(…) in the body, or in another async function*", "%s is an async function*, which runs only as yield* %s(…)", name, name)
 }
 
 // reference resolves a name that is read.
 func (r *rewriter) reference(id *ast.Identifier) {
 	name := id.Name.String()
 	if r.isHelper(name) {
-		r.refuse(id.Idx, "script.helper", "write yield* "+name+"(…) in the body, or in another async function*", "%s is an async function*, which runs only as yield* %s(…)", name, name)
+		r.refuseHelper(id.Idx, name)
 		return
 	}
 	r.named(name)
@@ -82,6 +124,8 @@ func (r *rewriter) reference(id *ast.Identifier) {
 			r.program.namesState = true
 		case b == fixed && name == "Message":
 			r.program.yieldsMessage = true
+		case b == linked:
+			r.rename(id)
 		}
 		return
 	}
@@ -153,7 +197,7 @@ func (r *rewriter) assigned(id *ast.Identifier) {
 	name := id.Name.String()
 	b, ok := r.look(name)
 	switch {
-	case ok && b == shared:
+	case ok && (b == shared || b == linked):
 		r.refuse(id.Idx, "script.shared_assignment", "what one call may keep for the next is its State", "%s is shared by all calls and cannot be assigned", name)
 	case ok && b == fixed:
 		r.refuse(id.Idx, "script.shared_assignment", "declare a variable of your own with another name", "%s cannot be assigned", name)
@@ -258,7 +302,7 @@ var refusedNames = map[string]string{
 	"Function":   "write the function where it is used",
 	"setTimeout": "there are no timers in a body", "setInterval": "there are no timers in a body",
 	"process": "settings come in through vars",
-	"require": "put shared code into functions",
+	"require": `write import { name } from "./file.js" at the top of a file, or put shared code into functions`,
 	"window":  "a body runs on a server", "document": "a body runs on a server",
 }
 

@@ -38,6 +38,8 @@ type Source struct {
 	Module bool
 	// Functions are texts whose declarations the body and each other know.
 	Functions []stream.Text
+	// Read reads a file that one of the texts imports, by its path: that of the text's file joined with what import says.
+	Read func(path string) (stream.Text, error)
 }
 
 // arguments are the names that the body knows its arguments by.
@@ -60,7 +62,7 @@ type Program struct {
 	further  []string // the arguments of the body behind the first; "" stands for one that it does not name
 	code     *goja.Program
 	src      *source
-	shared   []string        // what functions declare
+	shared   [][]string      // what functions and each file that is imported declare
 	builtins []string        // passed in, in this order, so that naming one costs no look-up by name
 	objects  []*shape        // object literals that spread something
 	messages []*messageShape // yield Message({…})

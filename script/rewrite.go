@@ -13,27 +13,28 @@ import (
 // rewriter walks a tree once, resolves every name, reports what is refused and replaces what runs natively. Nodes are
 // changed in place; a method that answers a node answers the one to stand in its place.
 type rewriter struct {
-	program    *Program
-	src        *source
-	report     func(offset int, code, message, hint string)
-	scope      *scope
-	own        bool // in the body itself or a helper that yields, not in a function inside it
-	body       bool // in the body itself
-	async      bool // the body waits: its function and that of helpers are asynchronous
-	unit       *unit
-	inFunction bool // arguments can be read; goja panics where an arrow function reads those of the function around it
-	yielding   bool // the function that is walked next is a helper that yields
-	catches    bool // catch clauses let the cancel sentinel pass
-	plain      bool // leave object literals and Message({…}) to JavaScript
-	flat       bool // msg.value and msg.key are arguments of their own
-	whole      bool // the body uses msg as an object
-	value      bool // and these, which parts of it
-	key        bool
-	besides    map[string]bool // and which of the further arguments it names
-	stateless  bool            // the body can have no state
-	exotic     bool            // the script names something that only ordinary objects can do
-	known      map[string]bool
-	reached    map[string]bool // built-ins that the script names
+	compilation *compilation
+	program     *Program
+	src         *source
+	report      func(offset int, code, message, hint string)
+	scope       *scope
+	own         bool // in the body itself or a helper that yields, not in a function inside it
+	body        bool // in the body itself
+	async       bool // the body waits: its function and that of helpers are asynchronous
+	unit        *unit
+	inFunction  bool // arguments can be read; goja panics where an arrow function reads those of the function around it
+	yielding    bool // the function that is walked next is a helper that yields
+	catches     bool // catch clauses let the cancel sentinel pass
+	plain       bool // leave object literals and Message({…}) to JavaScript
+	flat        bool // msg.value and msg.key are arguments of their own
+	whole       bool // the body uses msg as an object
+	value       bool // and these, which parts of it
+	key         bool
+	besides     map[string]bool // and which of the further arguments it names
+	stateless   bool            // the body can have no state
+	exotic      bool            // the script names something that only ordinary objects can do
+	known       map[string]bool
+	reached     map[string]bool // built-ins that the script names
 }
 
 // The generated names. No script can write them.
@@ -50,6 +51,7 @@ const (
 	namePass     = "@pass"
 	nameSnap     = "@snap"
 	nameFreeze   = "@freeze"
+	nameModule   = "@module" // one for each file that is imported, with its number
 	nameCaught   = "@caught"
 	nameObject   = "@object" // one for each object shape, with its number
 	nameEmit     = "@emit"   // one for each message shape, with its number
@@ -125,6 +127,9 @@ func (r *rewriter) target(e ast.Expression, declaring bool) ast.Expression {
 // owner walks an expression that works on the object that a member is read from: a call, an assignment or a delete.
 func (r *rewriter) owner(e ast.Expression) ast.Expression {
 	if dot, ok := e.(*ast.DotExpression); ok {
+		if i := r.namespaceMember(e); i != nil && i.isHelper() {
+			r.refuseHelper(e.Idx0(), dot.Identifier.Name.String())
+		}
 		dot.Left = r.expr(dot.Left)
 		r.exotic = r.exotic || exoticNames[dot.Identifier.Name.String()]
 		return dot
@@ -369,7 +374,7 @@ func (r *rewriter) function(f *ast.FunctionLiteral) {
 	defer func() { r.inFunction = inFunction }()
 	r.inside(func() {
 		if f.Name != nil {
-			if _, ok := r.scope.names[f.Name.Name.String()]; !ok {
+			if !r.declaredHere(f.Name.Name.String()) {
 				r.push()
 				defer r.pop()
 				r.declare(f.Name, local)
@@ -508,6 +513,9 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		if part := r.part(e); part != nil {
 			return part
 		}
+		if i := r.namespaceMember(e); i != nil && i.isHelper() {
+			r.refuseHelper(e.Idx0(), e.Identifier.Name.String())
+		}
 		e.Left = r.expr(e.Left)
 	case *ast.StringLiteral:
 		r.member(e.Value.String())
@@ -614,12 +622,17 @@ func (r *rewriter) runHelper(y *ast.YieldExpression) ast.Expression {
 	if !ok {
 		return nil
 	}
-	id, ok := c.Callee.(*ast.Identifier)
-	if !ok || !r.isHelper(id.Name.String()) {
-		return nil
+	if i := r.namespaceMember(c.Callee); i != nil && i.isHelper() {
+		r.reference(c.Callee.(*ast.DotExpression).Left.(*ast.Identifier))
+	} else {
+		id, ok := c.Callee.(*ast.Identifier)
+		if !ok || !r.isHelper(id.Name.String()) {
+			return nil
+		}
+		r.named(id.Name.String())
+		r.rename(id)
 	}
 	r.unit.waits = true
-	r.named(id.Name.String())
 	r.exprs(c.ArgumentList)
 	return &ast.AwaitExpression{Await: y.Yield, Argument: call(nameAwait, y.Yield, c, site(y.Yield))}
 }

@@ -135,10 +135,11 @@ func newVM(p *Program, env *Env) (*vm, error) {
 	args := []goja.Value{
 		v.native("yield", 1, v.yield), v.native("State", 1, v.yieldState), nil, v.native("returned", 1, v.returned), v.native("pass", 1, v.pass), v.native("snap", 1, v.snap),
 		v.native("freeze", 0, func(call goja.FunctionCall) goja.Value {
-			for i, arg := range call.Arguments {
-				f.deep(p.shared[i], arg)
+			names, list := p.shared[call.Argument(0).ToInteger()], call.Arguments[1:]
+			for i, arg := range list {
+				f.deep(names[i], arg)
 			}
-			return goja.Undefined()
+			return list[len(list)-1]
 		}),
 		v.native("await", 2, v.awaited), v.native("Promise", 1, v.executor), v.native("throw", 2, v.thrown),
 		message, state, varsValue, console,

@@ -58,6 +58,36 @@ func TestDocumentsCommandsWork(t *testing.T) {
 	}
 }
 
+// The pipelines of docs/scripts.md, and the files that they name, have nothing wrong with them.
+func TestPipelinesOfScriptsAreValid(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "scripts.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	t.Chdir(dir)
+	var pipelines []string
+	for _, part := range regexp.MustCompile("(?ms)^```(yaml|js file=(\\S+))\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		file := part[2]
+		if file == "" {
+			file = regexp.MustCompile(`^pipeline: (\S+)`).FindStringSubmatch(part[3])[1] + ".yaml"
+			pipelines = append(pipelines, file)
+		}
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, ".", file, part[3])
+	}
+	if len(pipelines) == 0 {
+		t.Fatal("there is no pipeline")
+	}
+	for _, file := range pipelines {
+		if got := flechtwerk(t, nil, "validate", file); got.stdout != "0 errors, 0 warnings in 1 file\n" {
+			t.Errorf("%s: %+v", file, got)
+		}
+	}
+}
+
 // words splits a command line as a shell does that knows single quotes only.
 func words(line string) []string {
 	var out []string

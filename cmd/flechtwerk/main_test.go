@@ -236,6 +236,44 @@ func TestVersionAndExplain(t *testing.T) {
 	}
 }
 
+// What is wrong in a file that a script imports, and what is wrong with importing it, is told with its place and its line.
+func TestValidateReadsImportedFiles(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "p.yaml", `pipeline: p
+functions: lib.js
+transformers:
+  a:
+    input_topics: in
+    output_topics: out
+    transform: { script: a.js }
+  b:
+    input_topics: in
+    output_topics: out2
+    transform: |
+      yield Message({ value: half(msg.value) });
+`)
+	write(t, dir, "a.js", "import { twice } from './lib.js';\nimport _ from 'lodash';\nexport function* transform(msg) { yield Message({ value: twice(msg.value) }); }\n")
+	write(t, dir, "lib.js", "import { two } from './two.js';\nexport const half = x => x / two;\n")
+	write(t, dir, "two.js", "export const two = 1 +;\n")
+	t.Chdir(dir)
+	got := flechtwerk(t, nil, "validate", "p.yaml")
+	for _, want := range []string{
+		"a.js:1:10: error script.import: ./lib.js exports no \"twice\"\n      1 | import { twice } from './lib.js';\n",
+		"a.js:2:15: error script.import: \"lodash\" is no file beside this one\n",
+		"two.js:1:23: error script.syntax: unexpected token ;\n      1 | export const two = 1 +;\n",
+		"3 errors, 0 warnings in 1 file\n",
+	} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("no %q in\n%s", want, got.stdout)
+		}
+	}
+	write(t, dir, "two.js", "export const two = 2;\n")
+	write(t, dir, "a.js", "import { half as f } from './lib.js';\nexport function* transform(msg) { yield Message({ value: f(msg.value) }); }\n")
+	if got := flechtwerk(t, nil, "validate", "p.yaml"); got.status != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // Every code that a script can have is known to explain.
 func TestExplainKnowsTheCodesOfScripts(t *testing.T) {
 	dir := t.TempDir()

@@ -31,7 +31,7 @@ func compile(set *pipeline.Set) (*bodies, pipeline.Problems) {
 	for range min(runtime.GOMAXPROCS(0), len(stages)) {
 		workers.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(stages)); i = next.Add(1) - 1 {
-				programs[i], found[i] = compileBody(stages[i])
+				programs[i], found[i] = compileBody(set, stages[i])
 			}
 		})
 	}
@@ -47,13 +47,13 @@ func compile(set *pipeline.Set) (*bodies, pipeline.Problems) {
 	return b, problems
 }
 
-func compileBody(s pipeline.Stage) (*script.Program, pipeline.Problems) {
+func compileBody(set *pipeline.Set, s pipeline.Stage) (*script.Program, pipeline.Problems) {
 	kind := script.Transform
 	if s.Extractor != nil {
 		kind = script.Poll
 	}
 	body := s.Body()
-	program, err := script.Compile(script.Source{Kind: kind, Body: body.Text, Module: body.Module, Functions: s.Pipeline.Functions})
+	program, err := script.Compile(script.Source{Kind: kind, Body: body.Text, Module: body.Module, Functions: s.Pipeline.Functions, Read: set.Script})
 	if err == nil {
 		return program, nil
 	}

@@ -57,7 +57,7 @@ func Load(paths []string, o Options) (*Set, Problems) {
 	if o.Open == nil {
 		o.Open = func(name string) (io.ReadCloser, error) { return os.Open(name) }
 	}
-	l := &loader{Options: o, set: &Set{lines: map[string][]string{}}, topics: map[string]*Topic{}}
+	l := &loader{Options: o, set: &Set{readFile: o.ReadFile, lines: map[string][]string{}}, topics: map[string]*Topic{}}
 	l.set.Files = l.files(paths)
 	for _, file := range l.set.Files {
 		l.draft(file)

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+
+	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
 // Set is what was loaded together: it runs in one process.
@@ -14,12 +17,17 @@ type Set struct {
 	// Topics are the topics of all pipelines, each once.
 	Topics []*Topic
 
-	lines map[string][]string // of Files and of every script that they name
+	readFile func(name string) ([]byte, error)
+
+	mu    sync.Mutex
+	lines map[string][]string // of Files and of every script that they name; under mu
 }
 
 // Line answers a line of a file that was loaded, from 1, without its end: what a Printer shows as source.
 func (s *Set) Line(file string, line int) (string, bool) {
+	s.mu.Lock()
 	lines := s.lines[file]
+	s.mu.Unlock()
 	if line < 1 || line > len(lines) {
 		return "", false
 	}
@@ -27,7 +35,20 @@ func (s *Set) Line(file string, line int) (string, bool) {
 }
 
 func (s *Set) remember(file, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.lines[file] = strings.Split(text, "\n")
+}
+
+// Script reads a file that a script imports. It may be called by several goroutines at once.
+func (s *Set) Script(file string) (stream.Text, error) {
+	text, err := s.readFile(file)
+	if err != nil {
+		return stream.Text{}, reason(err)
+	}
+	clean := cleaned(text)
+	s.remember(file, clean)
+	return stream.Text{File: file, Line: 1, Column: 1, Text: clean}, nil
 }
 
 // across checks what only all files together show.
