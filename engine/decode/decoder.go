@@ -65,13 +65,16 @@ type Config struct {
 	Path []string
 
 	Table     Table       // of CSV and TSV
-	Invalid   InvalidUTF8 // of CSV, TSV, Lines and Text
+	Invalid   InvalidUTF8 // of CSV, TSV, Lines, Text and Protobuf
 	Separator string      // of Lines; "\n" by default, then a carriage return before it is dropped
 	Tree      Tree        // of XML
 	// Message is what a body of Protobuf is.
 	Message *Message
 	// Delimited says that a body of Protobuf is any number of messages, each behind its length as a varint.
 	Delimited bool
+	// Defaults says that fields of Protobuf that have no presence (in proto3 those that are not optional) are written with
+	// their defaults where they are not there.
+	Defaults bool
 
 	Limits Limits
 }
@@ -145,7 +148,9 @@ func New(c Config) (*Decoder, error) {
 			d.config.Separator = "\n"
 		}
 	case Protobuf:
-		return nil, errors.New("protobuf is not supported yet")
+		if err := c.checkMessage(); err != nil {
+			return nil, err
+		}
 	case XML:
 		return nil, errors.New("xml is not supported yet")
 	case Text, JSON, NDJSON:
@@ -211,6 +216,8 @@ func (d *Decoder) document(x *Items, body io.Reader) reader {
 		return &lines{window: w, separator: []byte(c.Separator), invalid: c.Invalid}
 	case Text:
 		return &text{window: w, invalid: c.Invalid}
+	case Protobuf:
+		return newMessages(x, w, c)
 	default:
 		return newJSON(x, w, c)
 	}
