@@ -59,6 +59,8 @@ var codes = map[string]pipeline.Explanation{
 	"expr.big_number":   {Severity: pipeline.Error, Text: "Expressions calculate with integers of 64 bits. Larger ones pass through, but cannot be calculated with. It follows `on_error:`."},
 	"expr.budget":       {Severity: pipeline.Error, Text: "The expression took more work or memory than one record may take. It follows `on_error:`."},
 	"expr.not_finite":   {Severity: pipeline.Error, Text: "NaN and Infinity are no JSON. It follows `on_error:`."},
+	"template.nil":      {Severity: pipeline.Error, Text: "A hole of a template is nil, so there is nothing to stand there. `{{ state.since ?? 0 }}` says what does instead. It follows `on_error:`."},
+	"template.hole":     {Severity: pipeline.Error, Text: "What a hole of a URL gives cannot stand in its place: spaces, anything but a host where the host stands, `..` as a part of the path. It follows `on_error:`."},
 	"expr.value":        {Severity: pipeline.Error, Text: "The expression failed for what this record has. It follows `on_error:`."},
 	"expr.bytes":        {Severity: pipeline.Error, Text: "Bytes are neither JSON nor text. It follows `on_error:`."},
 	"message.timestamp": {Severity: pipeline.Error, Text: "The timestamp of a Message is milliseconds since 1970, and its partition a number from 0. It follows `on_error:`."},

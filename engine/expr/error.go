@@ -30,6 +30,7 @@ const (
 	CodeBudget    = "expr.budget"       // more work or memory than one evaluation may take
 	CodeNotFinite = "expr.not_finite"   // NaN or infinity where JSON is written
 	CodeNilHole   = "template.nil"      // a hole of a template is nil
+	CodeHole      = "template.hole"     // what a hole gives cannot stand where it stands
 	CodeValue     = "expr.value"        // anything else that the data made fail
 	CodeBytes     = "expr.bytes"        // bytes where JSON or text is written
 	CodeNoUTF8    = "expr.utf8"         // bytes that are no UTF-8 where text is needed

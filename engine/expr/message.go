@@ -99,7 +99,7 @@ func CompileMessage(tree *Tree, scope Scope) (*Message, []TreeError) {
 				fail(item, CodeMessage, "the topic of a message is a name", "")
 				continue
 			}
-			t, err := compileTemplate(item.Text, scope)
+			t, err := compileTemplate(item.Text, scope, nil)
 			if err != nil {
 				errs = append(errs, TreeError{item, err})
 				continue

@@ -22,23 +22,56 @@ type templatePart struct {
 // CompileTemplate compiles text. A hole begins at {{ and ends at the first }} outside of its own quotes, comments and
 // brackets. The error is an *Error whose place is in the whole text.
 func CompileTemplate(text string, scope Scope) (*Template, error) {
-	t, err := compileTemplate(text, scope)
+	return CompileSecretTemplate(text, scope, nil, nil)
+}
+
+// Replace answers what stands in place of what begins at offset at of text, in bytes, and how long that is; a length of 0 is
+// nothing.
+type Replace func(at int) (value string, length int)
+
+// CompileSecretTemplate is CompileTemplate where parts of the text outside of its holes are replaced: replace is asked at
+// every $. What it answers is taken as it is, whatever stands in it, and appears in no error. ref is the Ref of the Template's
+// failures.
+func CompileSecretTemplate(text string, scope Scope, ref any, replace Replace) (*Template, error) {
+	t, err := compileTemplate(text, scope, replace)
 	if err != nil {
 		return nil, err
 	}
+	t.ref = ref
 	return t, nil
 }
 
-func compileTemplate(text string, scope Scope) (*Template, *Error) {
+// literal is the text up to the next hole, and where that begins in rest, or -1. begin is where rest begins in the whole
+// text.
+func literal(rest string, begin int, replace Replace) (value string, hole int) {
+	var b strings.Builder
+	from := 0
+	for i := 0; i < len(rest); i++ {
+		switch {
+		case strings.HasPrefix(rest[i:], "{{"):
+			return b.String() + rest[from:i], i
+		case rest[i] == '$' && replace != nil:
+			if value, length := replace(begin + i); length > 0 {
+				b.WriteString(rest[from:i])
+				b.WriteString(value)
+				from = i + length
+				i = from - 1
+			}
+		}
+	}
+	return b.String() + rest[from:], -1
+}
+
+func compileTemplate(text string, scope Scope, replace Replace) (*Template, *Error) {
 	t := &Template{text: text}
 	rest, at := text, 0 // at is the offset of rest, in characters
 	for {
-		open := strings.Index(rest, "{{")
-		if open < 0 {
-			break
+		value, open := literal(rest, len(text)-len(rest), replace)
+		if value != "" {
+			t.parts = append(t.parts, templatePart{literal: value})
 		}
-		if open > 0 {
-			t.parts = append(t.parts, templatePart{literal: rest[:open]})
+		if open < 0 {
+			return t, nil
 		}
 		at += utf8.RuneCountInString(rest[:open]) + 2
 		body := rest[open+2:]
@@ -56,10 +89,6 @@ func compileTemplate(text string, scope Scope) (*Template, *Error) {
 		at += utf8.RuneCountInString(body[:end]) + 2
 		rest = body[end+2:]
 	}
-	if rest != "" {
-		t.parts = append(t.parts, templatePart{literal: rest})
-	}
-	return t, nil
 }
 
 // shift turns a place in a hole, which begins at offset, into one in the whole text.
@@ -142,6 +171,14 @@ func (t *Template) Append(dst []byte, env *Env) ([]byte, error) {
 
 // AppendEscaped is Append with every filled hole passed through escape, which appends its second argument to its first.
 func (t *Template) AppendEscaped(dst []byte, env *Env, escape func(dst, hole []byte) []byte) ([]byte, error) {
+	if escape == nil {
+		return t.fill(dst, env, nil)
+	}
+	return t.fill(dst, env, func(dst, hole []byte) ([]byte, string) { return escape(dst, hole), "" })
+}
+
+// fill appends the text with its holes filled. put appends what a hole gives, or says what is wrong with it.
+func (t *Template) fill(dst []byte, env *Env, put func(dst, hole []byte) ([]byte, string)) ([]byte, error) {
 	out := dst
 	var hole []byte
 	for i := range t.parts {
@@ -152,10 +189,13 @@ func (t *Template) AppendEscaped(dst []byte, env *Env, escape func(dst, hole []b
 		}
 		var isNil bool
 		var f *Failure
-		if escape == nil {
+		if put == nil {
 			out, isNil, f = p.expr.appendText(out, env)
-		} else if hole, isNil, f = p.expr.appendText(hole[:0], env); f == nil {
-			out = escape(out, hole)
+		} else if hole, isNil, f = p.expr.appendText(hole[:0], env); f == nil && !isNil {
+			var wrong string
+			if out, wrong = put(out, hole); wrong != "" {
+				f = p.expr.failure(CodeHole, wrong)
+			}
 		}
 		if f == nil && isNil {
 			f = p.expr.failure(CodeNilHole, "nil in a template; say what stands there instead with ??")
