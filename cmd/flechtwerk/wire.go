@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -96,6 +97,9 @@ func (b *bodies) handlers(now func() time.Time, log *slog.Logger, metrics *Metri
 			}, nil
 		},
 		Source: func(p *pipeline.Pipeline, x *pipeline.Extractor) (stream.Source, error) {
+			if x.HTTP != nil {
+				return nil, fmt.Errorf("%w: extractors.%s: `http` is not supported yet", engine.ErrPipeline, x.Name)
+			}
 			program := b.programs[&x.Poll]
 			if program == nil {
 				return nil, errors.New("the stage has no poll")

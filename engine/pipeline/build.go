@@ -108,7 +108,9 @@ func (d *draft) transformer(item *Item[TransformerSpec]) {
 	scope := d.scope(expr.Record)
 	t.Filter = d.compile(&t.expressions, &spec.Filter, scope, expr.Condition)
 	t.StateKey = d.compile(&t.expressions, &spec.StateKey, scope, expr.Any)
-	d.message(t, item, scope)
+	if t.Message = d.message(&t.expressions, stage, spec.Message, what, scope); t.Message != nil {
+		d.destination(what, item.key, stage, &spec.OutputTopics, &t.OutputTopics, t.Message, spec.Message)
+	}
 	d.body(item, what)
 	if t.StateKey != nil {
 		d.splitState(t, spec)
@@ -222,31 +224,35 @@ func (d *draft) compile(of *expressions, x *Expression, scope expr.Scope, want e
 		d.expressionError(text, wrong)
 		return nil
 	}
+	of.read(x.node, e.Reads())
 	return e
 }
 
-// message compiles the `message:` of a transformer and checks where it goes.
-func (d *draft) message(t *Transformer, item *Item[TransformerSpec], scope expr.Scope) {
-	spec, what := item.Value.Message, "transformers."+item.Name
-	stage := item.value.find("message")
-	if spec == nil || stage == nil || stage.kind != mapping {
-		return
+// message compiles the `message:` of a stage.
+func (d *draft) message(of *expressions, at *node, spec *MessageSpec, what string, scope expr.Scope) *expr.Message {
+	inner := at.find("message")
+	if spec == nil || inner == nil || inner.kind != mapping {
+		return nil
 	}
-	tree, broken := d.messageTree(spec, stage)
-	if !stage.has("value") {
-		d.report(item.value.key("message"), "field.missing", what+".message has no `value:`", "`value: value` passes the input's on, and `value: null` is a tombstone")
+	tree, broken := d.messageTree(spec, inner)
+	if !inner.has("value") {
+		hint := "`value: value` passes the input's on, and `value: null` is a tombstone"
+		if slices.Contains(scope.Names(), "item") {
+			hint = "`value: item` is the record as it came, and `value: null` is a tombstone"
+		}
+		d.report(at.key("message"), "field.missing", what+".message has no `value:`", hint)
 		broken = true
 	}
 	message, errs := expr.CompileMessage(tree, scope)
 	for i := range errs {
 		d.expressionError(errs[i].Tree.Ref.(*leafText), errs[i].Err)
 	}
-	t.texts = append(t.texts, leavesOf(tree)...)
-	if message == nil || broken {
-		return
+	of.texts = append(of.texts, leavesOf(tree)...)
+	if broken || message == nil {
+		return nil
 	}
-	t.Message = message
-	d.destination(t, item, spec)
+	of.read(at.key("message"), message.Reads())
+	return message
 }
 
 func (d *draft) messageTree(spec *MessageSpec, stage *node) (tree *expr.Tree, broken bool) {
@@ -292,25 +298,24 @@ func leavesOf(tree *expr.Tree) []*leafText {
 
 // destination checks the topic of a `message:` against the outputs of its stage. A topic without holes that the stage names
 // nowhere else becomes its output.
-func (d *draft) destination(t *Transformer, item *Item[TransformerSpec], spec *MessageSpec) {
-	what := "transformers." + item.Name
-	named := item.value.has("output_topics")
-	static, isStatic := t.Message.StaticTopic()
+func (d *draft) destination(what string, key, stage *node, outputs *Names, topics *[]*Topic, message *expr.Message, spec *MessageSpec) {
+	named := stage.has("output_topics")
+	static, isStatic := message.StaticTopic()
 	switch {
 	case !spec.Topic.given():
-		if item.value.find("message").has("topic") {
+		if stage.find("message").has("topic") {
 			return
 		}
 		if !named {
-			d.noOutput(item.key, what, "its message goes nowhere")
-		} else if len(t.OutputTopics) > 1 {
-			d.report(item.value.key("message"), "message.topic", what+" has several output topics, and its message names none of them", "write `topic: …` in the message")
+			d.noOutput(key, what, "its message goes nowhere")
+		} else if len(*topics) > 1 {
+			d.report(stage.key("message"), "message.topic", what+" has several output topics, and its message names none of them", "write `topic: …` in the message")
 		}
 	case isStatic && named:
-		if static != "" && !spec.Topic.missing && len(t.OutputTopics) > 0 && !slices.ContainsFunc(t.OutputTopics, func(o *Topic) bool { return o.Name == static }) {
+		if static != "" && !spec.Topic.missing && len(*topics) > 0 && !slices.ContainsFunc(*topics, func(o *Topic) bool { return o.Name == static }) {
 			var names []string
-			for i := range item.Value.OutputTopics.Items {
-				names = append(names, item.Value.OutputTopics.Items[i].node.text)
+			for i := range outputs.Items {
+				names = append(names, outputs.Items[i].node.text)
 			}
 			hint := didYouMean(spec.Topic.node.text, names)
 			if hint == "" {
@@ -320,10 +325,10 @@ func (d *draft) destination(t *Transformer, item *Item[TransformerSpec], spec *M
 		}
 	case isStatic:
 		if topic := d.topic(&spec.Topic); topic != nil {
-			t.OutputTopics = append(t.OutputTopics, topic)
+			*topics = append(*topics, topic)
 		}
 	case !named:
-		d.noOutput(item.key, what, "the topic of its message is known only when it runs")
+		d.noOutput(key, what, "the topic of its message is known only when it runs")
 	}
 }
 

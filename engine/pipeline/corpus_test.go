@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/flechtwerk/flechtwerk/engine/expr"
 )
 
 var update = flag.Bool("update", false, "write what the tests see into their files")
@@ -162,6 +164,10 @@ func describe(set *Set) string {
 			for _, c := range e.Configs {
 				fmt.Fprintf(&b, "    config %s %s\n", c.Key, c.Value)
 			}
+			if e.HTTP != nil {
+				describeHTTP(&b, e)
+				continue
+			}
 			fmt.Fprintf(&b, "    poll module=%t %s\n", e.Poll.Module, describeText(e.Poll.Line, e.Poll.Column, e.Poll.Text.Text))
 		}
 		for _, tr := range p.Transformers {
@@ -189,6 +195,95 @@ func describe(set *Set) string {
 		}
 	}
 	return b.String()
+}
+
+// describeHTTP writes a request as it would be for the first config.
+func describeHTTP(b *strings.Builder, e *Extractor) {
+	h := e.HTTP
+	env := &expr.Env{Now: 1000}
+	env.Vars, _ = expr.NewDoc([]byte(`{"token":"t0ken","size":50}`))
+	env.State, _ = expr.NewDoc([]byte(`{"since":7}`))
+	if len(e.Configs) > 0 {
+		env.ConfigKey = e.Configs[0].Key
+		env.Config, _ = expr.NewDoc(e.Configs[0].Value)
+	}
+	fill := func(t *expr.Template) string {
+		if t == nil {
+			return ""
+		}
+		text, err := t.Append(nil, env)
+		if err != nil {
+			return err.Error()
+		}
+		return string(text)
+	}
+	url, err := h.URL.AppendURL(nil, env)
+	fmt.Fprintf(b, "    http %s %s %v proxy=%s timeout=%s max_bytes=%d redirect=%s\n", h.Method, url, err, h.Proxy, h.Timeout, h.MaxBytes, h.Redirect)
+	pairs := func(what string, list []HTTPParam) {
+		for _, p := range list {
+			fmt.Fprintf(b, "      %s %s: %s\n", what, p.Name, fill(p.Value))
+		}
+	}
+	pairs("query", h.Query)
+	pairs("header", h.Headers)
+	if body := h.Body; body != nil {
+		fmt.Fprintf(b, "      text %s\n", fill(body.Text))
+		pairs("form", body.Form)
+		var tree func(t *HTTPTree, indent string)
+		tree = func(t *HTTPTree, indent string) {
+			if t == nil {
+				return
+			}
+			fmt.Fprintf(b, "%s%s%s list=%t\n", indent, fill(t.Value), t.Literal, t.List)
+			for i, item := range t.Items {
+				if t.Names != nil {
+					fmt.Fprintf(b, "%s%s:\n", indent, t.Names[i])
+				}
+				tree(item, indent+"  ")
+			}
+		}
+		tree(body.JSON, "      json ")
+	}
+	if a := h.Auth; a != nil {
+		switch {
+		case a.Basic != nil:
+			fmt.Fprintf(b, "      basic %s %s\n", fill(a.Basic.User), fill(a.Basic.Password))
+		case a.APIKey != nil:
+			fmt.Fprintf(b, "      api_key header=%t %s: %s\n", a.APIKey.InHeader, a.APIKey.Name, fill(a.APIKey.Value))
+		case a.OAuth2 != nil:
+			o := a.OAuth2
+			fmt.Fprintf(b, "      oauth2 %s %s %s %s %v body=%t\n", fill(o.TokenURL), fill(o.ClientID), fill(o.ClientSecret), fill(o.RefreshToken), o.Scopes, o.InBody)
+			pairs("param", o.Params)
+		default:
+			fmt.Fprintf(b, "      bearer %s\n", fill(a.Bearer))
+		}
+	}
+	if t := h.TLS; t != nil {
+		fmt.Fprintf(b, "      tls ca=%t cert=%t key=%t name=%s insecure=%t\n", t.CA != nil, t.Cert != nil, t.Key != nil, t.ServerName, t.Insecure)
+	}
+	if p := h.Paginate; p != nil {
+		fmt.Fprintf(b, "      paginate next=%t link=%s cursor=%t page=%t offset=%t start=%d param=%s:%s until=%t stop_when=%t max=%d others=%t\n", p.Next != nil, p.Link, p.Cursor != nil,
+			p.HasPage, p.HasOffset, p.Start, p.ParamIn, p.ParamName, p.Until != nil, p.StopWhen != nil, p.MaxPages, p.OtherHosts)
+	}
+	if t := h.Tail; t != nil {
+		fmt.Fprintf(b, "      tail %+v\n", *t)
+	}
+	if h.Conditional != nil {
+		fmt.Fprintf(b, "      conditional %t\n", *h.Conditional)
+	}
+	fmt.Fprintf(b, "      decode %+v\n      expect %v retry_after %+v\n", h.Decode, h.Expect, h.RetryAfter)
+	if h.Retry != nil {
+		fmt.Fprintf(b, "      retry %+v\n", *h.Retry)
+	}
+	fmt.Fprintf(b, "      secrets %q\n", h.Secrets)
+	if e.Records != nil {
+		fmt.Fprintf(b, "      records %s\n", e.Records.Text())
+	}
+	fmt.Fprintf(b, "      message %t", e.Message != nil)
+	for _, c := range e.Cursor {
+		fmt.Fprintf(b, " cursor %s", c.Name)
+	}
+	b.WriteByte('\n')
 }
 
 func describePolicy(p Policy, b Backoff) string {

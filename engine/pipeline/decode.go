@@ -134,7 +134,7 @@ var later = map[string]map[string]string{
 		"schema": "", "check": "", "seed": "a seed belongs to one topic",
 	},
 	"ExtractorSpec": {
-		"http": "use `poll:`", "mqtt": "", "records": "use `poll:`", "message": "use `poll:`", "relay": "", "cursor": "use `yield State({…})` in `poll:`",
+		"mqtt": "", "relay": "use `message:`",
 		"functions": "write `functions:` at the top of the pipeline", "metrics": "", "on_stop": "",
 	},
 	"TransformerSpec": {

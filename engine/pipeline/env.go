@@ -14,6 +14,8 @@ type expanded struct {
 	// env says that something was replaced, missing that a value could not be had: then text still holds `${…}`, and the
 	// reason is either known to the user already or is NoEnv.
 	env, missing bool
+	// values are what was put in place of holes.
+	values []string
 }
 
 var (
@@ -49,21 +51,15 @@ func (d *decoder) expand(n *node) expanded {
 			continue
 		}
 		b.WriteString(text[at:start])
-		length := hole(text[start:])
+		length := holeLength(text[start:])
 		if length == 0 {
 			d.at(n, start, "env.syntax", "`${` without its `}`", dollarHint)
 			return expanded{text: text, missing: true}
 		}
-		whole := text[start : start+length]
-		value, kind, ok := d.lookup(n, start, whole)
-		if kind != isText && length != len(text) {
-			d.at(n, start, "env.type", fmt.Sprintf("%s is part of a longer text, where its type has no effect", whole), "leave the |type out")
-			ok = false
-		}
+		value, kind, ok := d.hole(n, start, length)
 		out.kind, out.env = kind, true
-		if !ok {
-			out.missing = true
-			value = whole
+		if out.missing = out.missing || !ok; ok {
+			out.values = append(out.values, value)
 		}
 		b.WriteString(value)
 		at = start + length
@@ -72,8 +68,23 @@ func (d *decoder) expand(n *node) expanded {
 	return out
 }
 
-// hole is the length of the `${…}` that text begins with, or 0. Braces inside it nest.
-func hole(text string) int {
+// hole answers what stands for the `${…}` of a length at a byte of a scalar. Where that could not be had it answers false and
+// the hole itself.
+func (d *decoder) hole(n *node, start, length int) (value string, kind jsonKind, ok bool) {
+	whole := n.text[start : start+length]
+	value, kind, ok = d.lookup(n, start, whole)
+	if kind != isText && length != len(n.text) {
+		d.at(n, start, "env.type", fmt.Sprintf("%s is part of a longer text, where its type has no effect", whole), "leave the |type out")
+		ok = false
+	}
+	if !ok {
+		return whole, kind, false
+	}
+	return value, kind, true
+}
+
+// holeLength is the length of the `${…}` that text begins with, or 0. Braces inside it nest.
+func holeLength(text string) int {
 	depth := 0
 	for i := 1; i < len(text); i++ {
 		switch text[i] {

@@ -38,9 +38,7 @@ func (d *draft) extractor(item *Item[ExtractorSpec]) {
 	} else if k := stage.key("on_invalid"); k != nil {
 		d.report(k, "field.no_effect", "`on_invalid` has no effect without `config_topics`; the configs of the file are checked before anything runs", "remove it")
 	}
-	if !slices.ContainsFunc([]string{"poll", "http", "mqtt"}, stage.has) {
-		d.report(item.key, "stage.no_source", fmt.Sprintf("%s has no `poll:`, so it reads nothing", what), "write the script that reads after `poll: |`")
-	}
+	d.source(stage, what)
 	if every, cron := stage.key("every"), stage.key("cron"); every != nil && cron != nil {
 		later := every
 		if cron.line > every.line || cron.line == every.line && cron.column > every.column {
@@ -51,11 +49,29 @@ func (d *draft) extractor(item *Item[ExtractorSpec]) {
 	scope := d.scope(expr.Config)
 	e.EveryExpr = d.every(e, scope)
 	e.Where = d.compile(&e.expressions, &spec.Where, d.scope(expr.Choice), expr.Condition)
+	d.http(e, item)
 	d.configs(e, what)
 	texts := map[string][]envText{"vars": d.spec.Vars.texts, "state": spec.State.texts, "config": configTexts(spec)}
 	d.textsInExpressions(&e.expressions, scope, texts)
 	d.textsInScript(&spec.Poll, texts)
 	d.textsInScript(&spec.Enrich, texts)
+}
+
+// source checks that an extractor has exactly one way to read, and no keys that belong to another one.
+func (d *draft) source(stage *node, what string) {
+	given := presentOf(stage, "poll", "http", "mqtt")
+	switch {
+	case len(given) > 1:
+		d.report(given[1], "stage.two_sources", fmt.Sprintf("%s has `%s` and `%s`", what, given[0].text, given[1].text), "write one stage for each")
+	case !slices.ContainsFunc([]string{"poll", "http", "mqtt"}, stage.has):
+		d.report(stage.head, "stage.no_source", fmt.Sprintf("%s has neither `poll:` nor `http:`, so it reads nothing", what), "write the script that reads after `poll: |`, or a request under `http:`")
+	case stage.has("poll"):
+		for _, key := range []string{"records", "message", "cursor"} {
+			if k := stage.key(key); k != nil {
+				d.report(k, "field.no_effect", fmt.Sprintf("`%s` has no effect with a `poll`", key), "the script says it: `yield Message({…})` and `yield State({…})`")
+			}
+		}
+	}
 }
 
 // configTopics are the topics that a stage reads configs from. What a topic does not say itself is decided here.
@@ -213,6 +229,14 @@ func (c *configCheck) one(key string, text []byte, at *node, object *Object) {
 	}
 	switch {
 	case err == nil:
+	case name == "http":
+		var f *expr.Failure
+		if !errors.As(err, &f) {
+			return
+		}
+		if place, ok := c.e.At(f); ok {
+			c.problem(place.File, place.Line, place.Column, "http.hole", fmt.Sprintf("the request fails for the config %s, when it is polled for the first time: %s", key, f.Message), "")
+		}
 	case !errors.As(err, &wrong):
 		if at == nil {
 			at = c.e.item.value.key(name)
@@ -257,7 +281,7 @@ func (c *configCheck) judge(key string, full []byte) (own bool, name string, err
 	if err := c.e.Config.Check(full); err != nil {
 		return true, "config", err
 	}
-	if c.e.EveryExpr == nil {
+	if c.e.EveryExpr == nil && c.e.HTTP == nil {
 		return true, "", nil
 	}
 	initial := c.e.Initial
@@ -267,8 +291,10 @@ func (c *configCheck) judge(key string, full []byte) (own bool, name string, err
 	if env.State, err = expr.NewDoc(initial); err != nil {
 		return true, "state", err
 	}
-	_, err = c.e.Period(&env)
-	return true, "every", err
+	if _, err = c.e.Period(&env); err != nil {
+		return true, "every", err
+	}
+	return true, "http", c.e.HTTP.try(&env)
 }
 
 func failure(err error) string {

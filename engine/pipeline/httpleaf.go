@@ -98,7 +98,8 @@ func (b *BodyTree) decode(d *decoder, n *node, what string) bool {
 
 func (d *decoder) bodyNode(n *node, what string, ok *bool) *bodyNode {
 	out := &bodyNode{}
-	if n.kind == scalar && n.tag == "" && (n.style != bare || resolve(n.text) == isText) || strings.HasPrefix(d.src.from(n.line, n.column), "{{") && n.style == flow {
+	isHole := n.style == flow && strings.HasPrefix(d.src.from(n.line, n.column), "{{")
+	if isHole || n.kind == scalar && strings.Contains(n.text, "{{") {
 		out.template = &Template{}
 		*ok = out.template.decode(d, n, what) && *ok
 		return out

@@ -13,7 +13,7 @@ type HTTPSpec struct {
 	Headers Templates `json:"headers"`
 	// What is sent.
 	Body *BodySpec `json:"body"`
-	// Who asks.
+	// Who asks, as one of several ways to say it.
 	Auth *AuthSpec `json:"auth"`
 	// How the connection is encrypted, and who is trusted.
 	TLS *TLSSpec `json:"tls"`
@@ -66,7 +66,7 @@ type AuthSpec struct {
 
 // BasicSpec is a user with a password.
 type BasicSpec struct {
-	// The user.
+	// The name of the user.
 	User Template `json:"user" need:"it says who asks"`
 	// The password.
 	Password Template `json:"password" need:"without it there is nobody to be sure of"`
@@ -78,7 +78,7 @@ type APIKeySpec struct {
 	Header Text `json:"header"`
 	// The member of the query that holds it.
 	Query Text `json:"query"`
-	// The key.
+	// The key itself.
 	Value Template `json:"value" need:"it is the key"`
 }
 

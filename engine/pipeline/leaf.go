@@ -136,6 +136,7 @@ type Object struct {
 type envText struct {
 	path    []string
 	numeric bool
+	values  []string // that came from there
 }
 
 func (o *Object) decode(d *decoder, n *node, what string) bool {
@@ -217,7 +218,7 @@ func (j *jsonWriter) scalar(n *node, what string) {
 		j.out = append(j.out, "null"...)
 	default:
 		if e.env {
-			j.texts = append(j.texts, envText{slices.Clone(j.path), e.missing || numText.MatchString(e.text)})
+			j.texts = append(j.texts, envText{slices.Clone(j.path), e.missing || numText.MatchString(e.text), e.values})
 		}
 		j.out = rawjson.AppendString(j.out, e.text)
 	}

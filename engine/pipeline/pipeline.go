@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
 	"github.com/flechtwerk/flechtwerk/engine/expr"
@@ -145,8 +146,16 @@ type Extractor struct {
 	// Tokens is into how many units of work the configs are spread; 0 with ConfigTopics, whose partition count it then is.
 	Tokens int
 	// Workers is how many polls may run at once.
-	Workers      int
-	Poll         Body
+	Workers int
+	// Poll is the script that reads, HTTP the request that does; one of them is there.
+	Poll Body
+	HTTP *HTTP
+	// Records is the list of records in an answer, in scope expr.Response; nil leaves it to the format of the answer.
+	Records *expr.Expr
+	// Message is what a record of an answer becomes, in scope expr.Item.
+	Message *expr.Message
+	// Cursor is what the state becomes with a page.
+	Cursor       []CursorField
 	OutputTopics []*Topic
 	// Initial is the state of a config that has none yet, a JSON object; nil where the pipeline does not say.
 	Initial []byte
@@ -233,15 +242,32 @@ type Transformer struct {
 	expressions
 }
 
-// expressions are the texts of a stage's expressions.
-type expressions struct{ texts []*leafText }
+// expressions are the texts of a stage's expressions, and what these read.
+type expressions struct {
+	texts []*leafText
+	reads []readPaths
+}
+
+// readPaths are the paths that what stands at a node reads.
+type readPaths struct {
+	node  *node
+	paths [][]string
+}
+
+func (x *expressions) read(n *node, paths [][]string) { x.reads = append(x.reads, readPaths{n, paths}) }
 
 // At is where an expression of the stage failed, in the pipeline file. It answers false for an expression of another stage.
 func (x *expressions) At(f *expr.Failure) (Place, bool) {
+	at := func(l *leafText) (Place, bool) {
+		line, column := l.text.Position(f.Line, f.Column)
+		return Place{l.text.File, line, column}, true
+	}
+	if l, ok := f.Ref.(*leafText); ok && slices.Contains(x.texts, l) {
+		return at(l)
+	}
 	for _, l := range x.texts {
 		if l.text.Text == f.Text {
-			line, column := l.text.Position(f.Line, f.Column)
-			return Place{l.text.File, line, column}, true
+			return at(l)
 		}
 	}
 	return Place{}, false

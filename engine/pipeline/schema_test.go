@@ -99,7 +99,34 @@ var leafSchemas = map[reflect.Type]schema{
 	reflect.TypeFor[Functions]():  any1(textSchema, schema{{"type", "array"}, {"items", textSchema}, {"minItems", 1}}),
 	reflect.TypeFor[Expression](): scalarSchema,
 	reflect.TypeFor[Leaves]():     ref("Leaves"),
+
+	reflect.TypeFor[Template]():    scalarSchema,
+	reflect.TypeFor[Templates]():   object(any1(scalarSchema, schema{{"type", "array"}, {"items", scalarSchema}})),
+	reflect.TypeFor[BodyTree]():    {},
+	reflect.TypeFor[Flag]():        any1(schema{{"type", "boolean"}}, fromEnv),
+	reflect.TypeFor[Redirect]():    words("follow", "manual", "error"),
+	reflect.TypeFor[Credentials](): words("header", "body"),
+	reflect.TypeFor[TailFrom]():    words("start", "end"),
+	reflect.TypeFor[Truncated]():   words("fail", "restart"),
+	reflect.TypeFor[BodyFormat]():  words(bodyFormatNames()...),
+	reflect.TypeFor[Packing]():     words("gzip", "zip"),
+	reflect.TypeFor[EmptyField]():  any1(schema{{"type", "null"}}, words("text", "null", "omit")),
+	reflect.TypeFor[ShortRow]():    words("pad", "fail"),
+	reflect.TypeFor[ExtraField]():  words("fail", "ignore", "keep"),
+	reflect.TypeFor[InvalidUTF8](): words("fail", "replace", "latin1"),
+	reflect.TypeFor[Quote]():       any1(schema{{"enum", []any{false}}}, textSchema),
+	reflect.TypeFor[Statuses]():    any1(statusSchema, schema{{"type", "array"}, {"items", statusSchema}, {"minItems", 1}}),
+	reflect.TypeFor[RetryAfter](): any1(schema{{"enum", []any{false}}}, schema{{"type", "string"}, {"pattern", `^[0-9]+(ms|s|m|h|d)$|\$\{`}},
+		schema{{"type", "object"}, {"additionalProperties", false}, {"properties", schema{
+			{"max", schema{{"description", "The longest wait."}, {"type", "string"}, {"pattern", `^[0-9]+(ms|s|m|h|d)$|\$\{`}}},
+			{"times", schema{{"description", "How often in a row for one request."}, {"type", "integer"}, {"minimum", 1}}}}}}),
+	reflect.TypeFor[Pauses](): {{"type", "string"}, {"pattern", `^[0-9]+(ms|s|m|h|d) *\.\. *[0-9]+(ms|s|m|h|d)$|\$\{`}},
+	reflect.TypeFor[PageParam](): any1(textSchema, schema{{"type", "object"}, {"additionalProperties", false}, {"minProperties", 1}, {"maxProperties", 1},
+		{"properties", schema{{"query", textSchema}, {"header", textSchema}, {"body", textSchema}}}}),
 }
+
+var statusSchema = any1(schema{{"type", "integer"}, {"minimum", 100}, {"maximum", 599}},
+	schema{{"type", "string"}, {"pattern", `^[1-5][0-9][0-9]( *- *[1-5][0-9][0-9])?$|\$\{`}})
 
 // generator makes the JSON Schema of the Spec types.
 type generator struct {
@@ -109,7 +136,7 @@ type generator struct {
 
 func generate(t *testing.T) []byte {
 	t.Helper()
-	g := &generator{comments: comments(t, "spec.go"), definitions: schema{{"Leaves", leavesPattern}}}
+	g := &generator{comments: comments(t, "spec.go", "httpspec.go"), definitions: schema{{"Leaves", leavesPattern}}}
 	root := schema{{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "Flechtwerk pipeline"}}
 	root = append(root, g.structure(reflect.TypeFor[Spec]())...)
 	root = append(root, member{"definitions", g.definitions})
@@ -157,11 +184,28 @@ func (g *generator) structure(t reflect.Type) schema {
 	case reflect.TypeFor[TransformerSpec]():
 		out = append(out, member{"oneOf", []schema{{{"required", []string{"transform"}}}, {{"required", []string{"message"}}}}})
 	case reflect.TypeFor[ExtractorSpec]():
-		out = append(out, member{"oneOf", []schema{{{"required", []string{"every"}}}, {{"required", []string{"cron"}}}}})
+		out = append(out, member{"allOf", []schema{
+			{{"oneOf", []schema{{{"required", []string{"every"}}}, {{"required", []string{"cron"}}}}}},
+			{{"oneOf", []schema{{{"required", []string{"poll"}}}, {{"required", []string{"http"}}}}}}}})
+	case reflect.TypeFor[BodySpec]():
+		out = append(out, oneOf("json", "form", "text"))
+	case reflect.TypeFor[AuthSpec]():
+		out = append(out, oneOf("basic", "bearer", "api_key", "oauth2"))
+	case reflect.TypeFor[APIKeySpec]():
+		out = append(out, oneOf("header", "query"))
 	case reflect.TypeFor[SeedSpec]():
 		out = append(out, member{"oneOf", []schema{{{"required", []string{"file"}}}, {{"required", []string{"records"}}}}})
 	}
 	return append(out, member{"properties", properties})
+}
+
+// oneOf demands exactly one of some keys.
+func oneOf(keys ...string) member {
+	var each []schema
+	for _, key := range keys {
+		each = append(each, schema{{"required", []string{key}}})
+	}
+	return member{"oneOf", each}
 }
 
 // value is the schema of a field's type.
@@ -170,7 +214,11 @@ func (g *generator) value(t reflect.Type) schema {
 		return s
 	}
 	if t.Kind() == reflect.Pointer {
-		return schema{{"allOf", []schema{g.define(t.Elem())}}}
+		s := schema{{"allOf", []schema{g.define(t.Elem())}}}
+		if t.Elem() == reflect.TypeFor[DecodeSpec]() {
+			s = any1(leafSchemas[reflect.TypeFor[BodyFormat]()], s)
+		}
+		return s
 	}
 	if items, ok := t.FieldByName("Items"); ok { // Named
 		inner := items.Type.Elem().Field(1).Type
@@ -200,16 +248,20 @@ func (g *generator) define(t reflect.Type) schema {
 	return ref(name)
 }
 
-// comments reads the comments of the types and fields of a file.
-func comments(t *testing.T, file string) map[string]string {
+// comments reads the comments of the types and fields of files.
+func comments(t *testing.T, files ...string) map[string]string {
 	t.Helper()
-	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := map[string]string{}
 	line := func(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }
-	for _, decl := range tree.Decls {
+	var decls []ast.Decl
+	for _, file := range files {
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decls = append(decls, tree.Decls...)
+	}
+	for _, decl := range decls {
 		general, ok := decl.(*ast.GenDecl)
 		if !ok {
 			continue

@@ -65,7 +65,8 @@ type SeedSpec struct {
 	Key Text `json:"key"`
 }
 
-// ExtractorSpec is a stage that reads something outside Kafka: it runs `poll` once per config per cycle.
+// ExtractorSpec is a stage that reads something outside Kafka: it runs `poll`, or sends its `http` request, once per config per
+// cycle.
 type ExtractorSpec struct {
 	// The name of the stage in Kafka; by default the pipeline's name, a hyphen and the stage's name. A change strands the
 	// stage's state.
@@ -100,7 +101,18 @@ type ExtractorSpec struct {
 	// What `state` is for a config that has none yet.
 	State Object `json:"state"`
 	// The script that reads: `config` and `state` are in scope, `yield Message({…})` writes and `yield State({…})` commits.
-	Poll Script `json:"poll" schema:"required"`
+	Poll Script `json:"poll"`
+	// A request that is sent once per config and cycle, in place of `poll`. `records`, and `message` or `relay`, say what becomes
+	// of the answer.
+	HTTP *HTTPSpec `json:"http"`
+	// An expression for the list of records in an answer, such as `body.items`. By default they are the elements of an answer
+	// that is a list, else the answer is the one record.
+	Records Expression `json:"records"`
+	// What a record becomes, without a script: every leaf is an expression.
+	Message *MessageSpec `json:"message"`
+	// What `state` becomes with a page of records, as names and expressions over `page.first`, `page.last`, `page.count`, `body`
+	// and `headers`. A member that gives nothing keeps its value.
+	Cursor Leaves `json:"cursor"`
 	// How long the script may take from a resume to its next yield of State or its end.
 	Timeout Duration `json:"timeout" default:"5m"`
 	// What becomes of a config that is not what `config` demands: `fail` ends the process with exit status 1, `skip` leaves
@@ -182,17 +194,18 @@ type TransformerSpec struct {
 	OnError RecordPolicy `json:"on_error" default:"fail"`
 }
 
-// MessageSpec is an output record as expressions. A literal text is quoted inside: `status: '"CRITICAL"'`.
+// MessageSpec is an output record as expressions. Those of an extractor see `item` and `index`, a record of an answer and its
+// number from 0, `body`, `headers` and `status` of the answer, and `config`, `state`, `vars` and `now`. A literal text is quoted inside: `status: '"CRITICAL"'`.
 type MessageSpec struct {
 	// The topic, as a name; a template such as `{{ value.kind }}` may stand in it. By default the only output topic.
 	Topic Text `json:"topic"`
-	// The key; by default that of the input.
+	// The key; by default that of the input, or of the config.
 	Key Leaves `json:"key"`
 	// The value; `null` is a tombstone.
 	Value Leaves `json:"value" schema:"required"`
 	// The headers by name, or one expression such as `headers`.
 	Headers Leaves `json:"headers"`
-	// Milliseconds since 1970; by default those of the input.
+	// Milliseconds since 1970; by default those of the input, or now.
 	Timestamp Expression `json:"timestamp"`
 	// The partition; by default it follows from the key.
 	Partition Expression `json:"partition"`
