@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/flechtwerk/flechtwerk/engine/decode"
 	"github.com/flechtwerk/flechtwerk/engine/expr"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
@@ -32,18 +33,21 @@ type PollerConfig struct {
 	// GET.
 	Tail *Tail
 
-	// Records is the list of items in an answer, scope Response; nil leaves it to the decoder: the elements of an answer that
-	// is a list, else the answer as one item.
+	// Decode says how a body is read, save for its List and Path, which the poller sets.
+	Decode decode.Config
+	// Records is the list of items in a body that is one document (decode.Format.Lists), scope Response. Without it the items
+	// are the elements of a document that is a list, else the document itself. It is streamed where it is a path in body
+	// (body.data.items) and nothing else that is said looks at the list, or at body while its items are read.
 	Records *expr.Expr
 	// Message is what an item becomes, scope Item. Without it NewRelay makes what an item is given to; one of both is there.
 	Message *expr.Message
 	// NewRelay makes a relay for each poll that runs. A relay is closed with its poll.
 	NewRelay func() (stream.Relay, error)
 	// KeepBody says that the relay looks at the answer's whole body, so that it is held in memory until all of its items are
-	// committed.
+	// committed, and must not be larger than decode.Limits.Item.
 	KeepBody bool
-	// Cursor is what State becomes with a page, scope Page, member by member; none leaves it to the relay. See Poller on when
-	// it is looked at.
+	// Cursor is what State becomes with an answer, scope Page, member by member; none leaves it to the relay. See Poller on
+	// when it is looked at.
 	Cursor []CursorField
 
 	// Expect are the statuses that are answers; 200 to 299 if empty. What a condition (304) or a range (206, 416) asks for
@@ -64,6 +68,9 @@ type PollerConfig struct {
 	Now func() time.Time
 	// Place tells where in the user's file an expression failed, as FILE:LINE:COLUMN; nil or "" is nowhere.
 	Place func(*expr.Failure) string
+	// Secrets are texts of the environment and of mounted files that stand in the request. They are never shown, wherever in a
+	// URL they are. What is shorter than 4 bytes is not hidden, nor is a whole URL.
+	Secrets []string
 	// Events is told what happens.
 	Events PollerEvents
 }

@@ -65,7 +65,7 @@ func (x *exchange) respond(ctx context.Context, quit context.CancelFunc, wire *h
 		return r
 	}
 	b.reader = &bounded{from: &counted{from: answer.Body, n: &b.sent}, left: maxBytes, max: maxBytes, option: optionMaxBytes, what: "the body"}
-	if decoded := decode(b.reader, answer.Header); decoded != nil {
+	if decoded := uncompress(b.reader, answer.Header); decoded != nil {
 		b.reader = &bounded{from: decoded, left: maxDecompressed, max: maxDecompressed, option: optionMaxDecompressed, what: "the decompressed body"}
 		answer.Header.Del("Content-Encoding")
 		answer.Header.Del("Content-Length")
@@ -222,9 +222,9 @@ func size(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// decode undoes the content encodings of an answer, the last one first. It answers nil where there are none, or where one is
+// uncompress undoes the content encodings of an answer, the last one first. It answers nil where there are none, or where one is
 // unknown: then the body stays as it was sent and the header says how.
-func decode(from io.Reader, header http.Header) io.Reader {
+func uncompress(from io.Reader, header http.Header) io.Reader {
 	var names []string
 	for _, value := range header.Values("Content-Encoding") {
 		for name := range strings.SplitSeq(value, ",") {

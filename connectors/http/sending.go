@@ -1,0 +1,100 @@
+package http
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// send signs a request, sends it, waits where the server says so, and refuses what is not expected. The body of its answer
+// is the caller's to close.
+func (w *walk) send(ctx context.Context, request Request) (*Response, error) {
+	w.shown = w.secrets.hide(MaskURL(request.URL))
+	token, err := w.token(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for waits, renewed := 0, false; ; {
+		signed := request
+		if w.isHome(request.URL) {
+			w.credentials.sign(&signed, token)
+		}
+		response, err := w.config.Client.Do(ctx, &signed)
+		if err != nil {
+			return nil, err
+		}
+		status := response.Status
+		if w.expects(status) {
+			return response, nil
+		}
+		_ = response.Body.Close()
+		if status == http.StatusUnauthorized && token != "" && !renewed {
+			renewed = true
+			if token, err = w.token(ctx, token); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		failed := &PollError{URL: signedMethod(&signed) + " " + w.shown, Status: status, code: CodeStatus, text: statusText(status)}
+		if (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) && !w.config.RetryAfter.Off && waits < w.config.RetryAfter.Times {
+			if wait, ok := RetryAfter(response.Headers, time.Now(), w.config.RetryAfter.Most); ok {
+				waits++
+				if err := w.pause(ctx, wait, failed); err != nil {
+					return nil, err
+				}
+				if token, err = w.token(ctx, ""); err != nil {
+					return nil, err
+				}
+				continue
+			}
+		}
+		return nil, failed
+	}
+}
+
+func signedMethod(r *Request) string { return method(r) }
+
+// isHome tells whether the request's secrets are meant for where a URL leads.
+func (w *walk) isHome(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (!u.IsAbs() || hostName(u) == w.home)
+}
+
+// expects tells whether a status is an answer.
+func (w *walk) expects(status int) bool {
+	switch {
+	case status == http.StatusNotModified:
+		return true
+	case w.config.Tail != nil && (status == http.StatusPartialContent || status == http.StatusRequestedRangeNotSatisfiable):
+		return true
+	case len(w.config.Expect) == 0:
+		return isSuccess(status)
+	}
+	for _, r := range w.config.Expect {
+		if r.From <= status && status <= r.To {
+			return true
+		}
+	}
+	return false
+}
+
+func isSuccess(status int) bool { return status >= 200 && status <= 299 }
+
+// statusText is a status in words, with what may be done about it.
+func statusText(status int) string {
+	text := fmt.Sprintf("status %d", status)
+	if words := http.StatusText(status); words != "" {
+		text += " " + words
+	}
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		text += "; look at auth and the headers of the request"
+	case http.StatusNotFound, http.StatusGone:
+		text += "; look at the url; `expect` can make it an answer without items"
+	case http.StatusTooManyRequests:
+		text += "; `fetch: rate:` of the pipeline asks less often"
+	}
+	return text
+}
