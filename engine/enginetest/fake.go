@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"crypto/tls"
 	"maps"
 	"net"
 	"slices"
@@ -30,10 +31,20 @@ type FakeConfig struct {
 	Brokers int
 	// Versions caps what the broker speaks, as an older release would.
 	Versions *kversion.Versions
+	// TLS is what the broker shows of itself; nil is a connection in the clear.
+	TLS *tls.Config
+	// Users may log in, with every right; with none, nobody has to.
+	Users []User
 	// Settings are broker settings, such as message.max.bytes or transaction.max.timeout.ms.
 	Settings map[string]string
 	// Log receives what the broker does; for looking into a test, not for leaving in.
 	Log kfake.Logger
+}
+
+// User is who may log in to a Fake.
+type User struct {
+	Mechanism      string // PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512
+	Name, Password string
 }
 
 // Fake is a Kafka in the process, with faults on demand. It has transactions, fencing and consumer groups, but neither
@@ -77,6 +88,12 @@ func NewFake(t testing.TB, config FakeConfig) *Fake {
 	}))
 	if config.Versions != nil {
 		opts = append(opts, kfake.MaxVersions(config.Versions))
+	}
+	if config.TLS != nil {
+		opts = append(opts, kfake.TLS(config.TLS))
+	}
+	for _, u := range config.Users {
+		opts = append(opts, kfake.EnableSASL(), kfake.Superuser(u.Mechanism, u.Name, u.Password))
 	}
 	if config.Log != nil {
 		opts = append(opts, kfake.WithLogger(config.Log))
