@@ -152,10 +152,6 @@ func New(c Config) (*Decoder, error) {
 			return nil, err
 		}
 	case XML:
-		return nil, errors.New("xml is not supported yet")
-	case Text, JSON, NDJSON:
-	}
-	if c.Format == XML {
 		if c.List && len(c.Path) == 0 {
 			return nil, errors.New("a path in XML begins with the name of the root, such as feed.entry")
 		}
@@ -208,6 +204,8 @@ func (d *Decoder) document(x *Items, body io.Reader) reader {
 	c := &d.config
 	w := newWindow(body, c.Limits.Item)
 	switch c.Format {
+	case XML:
+		return newTree(x, body, c)
 	case NDJSON:
 		return &ndjson{window: w, depth: c.Limits.Depth}
 	case CSV, TSV:
