@@ -3,8 +3,8 @@
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 LINT     := go run $(GOLANGCI)
 
-# What runs on a real Kafka, and the benchmarks of single rooms.
-REAL  := ./engine/... ./cmd/...
+# What runs on a real Kafka or on mosquitto, and the benchmarks of single rooms.
+REAL  := ./engine/... ./cmd/... ./connectors/...
 ROOMS := ./script/... ./engine/decode/... ./engine/expr/... ./engine/pipeline/... ./engine/rawjson/... ./store/...
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
@@ -44,7 +44,7 @@ bench: ## rooms alone, then whole pipelines beside a franz-go pass-through, on a
 	go test -run '^$$' -bench . -benchmem $(ROOMS)
 	go run ./engine/enginetest/bench
 
-integration: ## the real tier: the tests again on an Apache Kafka that they start; needs Java 17 and Maven
+integration: ## the real tier: the tests again on an Apache Kafka and a mosquitto that they start; needs Java 17, Maven, mosquitto
 	FLECHTWERK_TIER=kafka go test -count=1 -p 1 -timeout 30m $(REAL)
 
 image-root: ## bin/image: the files of the image

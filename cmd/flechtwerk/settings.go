@@ -102,7 +102,7 @@ var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelI
 var laterSettings = []string{"standby.replicas", "secrets.keyring"}
 
 // otherVariables begin like settings and steer the project's own tests.
-var otherVariables = []string{"FLECHTWERK_KILL", "FLECHTWERK_TEST_KAFKA", "FLECHTWERK_REQUIRE_KAFKA", "FLECHTWERK_TIER"}
+var otherVariables = []string{"FLECHTWERK_KILL", "FLECHTWERK_TEST_KAFKA", "FLECHTWERK_REQUIRE_KAFKA", "FLECHTWERK_REQUIRE_MOSQUITTO", "FLECHTWERK_TIER"}
 
 const (
 	settingsFile = "flechtwerk.yaml"

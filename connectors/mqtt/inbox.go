@@ -4,12 +4,12 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/eclipse/paho.golang/paho"
+	"github.com/eclipse/paho.golang/packets"
 )
 
 // delivery is one message as the broker delivered it.
 type delivery struct {
-	packet *paho.Publish
+	packet *packets.Publish
 	link   *link // the connection that it came on, and on which alone it can be acknowledged
 	at     int64 // milliseconds since 1970
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/eclipse/paho.golang/packets"
 	"github.com/eclipse/paho.golang/paho"
-	"github.com/eclipse/paho.golang/paho/session"
 )
 
 const (
@@ -30,6 +29,7 @@ const (
 type link struct {
 	session *Session
 	wire    *wire
+	ledger  *ledger
 	client  *paho.Client
 	resumed bool
 	gone    chan struct{} // closed when the connection is gone and paho has let go of it
@@ -40,12 +40,6 @@ type link struct {
 	lost bool // nothing may be acknowledged on it any more
 }
 
-// held is the protocol state that paho's clients share, with one change: a client acknowledges each message as soon as its
-// callback has returned, and held does not. What is acknowledged, and when, is link.acknowledge's business.
-type held struct{ session.SessionManager }
-
-func (held) Ack(*packets.Publish) error { return nil }
-
 // open makes one attempt.
 func (s *Session) open(ctx context.Context) (*link, error) {
 	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
@@ -55,13 +49,14 @@ func (s *Session) open(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	l := &link{session: s, wire: newWire(conn, s.inbox), gone: make(chan struct{})}
+	l.ledger = &ledger{link: l, receipts: s.receipts, requests: map[uint16]chan<- packets.ControlPacket{}}
 	l.client = paho.NewClient(paho.ClientConfig{
 		ClientID:           s.config.ClientID,
 		Conn:               l.wire,
-		Session:            held{s.state},
+		Session:            l.ledger,
 		PingHandler:        &pinger{wire: l.wire},
 		PacketTimeout:      connectTimeout,
-		OnPublishReceived:  []func(paho.PublishReceived) (bool, error){l.received},
+		OnPublishReceived:  []func(paho.PublishReceived) (bool, error){l.receivedOnce},
 		OnServerDisconnect: func(d *paho.Disconnect) { l.end(endedConnection(d, s.config.ClientID)) },
 		OnClientError:      l.end,
 	})
@@ -70,7 +65,7 @@ func (s *Session) open(ctx context.Context) (*link, error) {
 		ClientID:   s.config.ClientID,
 		KeepAlive:  uint16(s.config.KeepAlive / time.Second),
 		CleanStart: false,
-		Properties: &paho.ConnectProperties{SessionExpiryInterval: &expiry, ReceiveMaximum: &maximum, MaximumPacketSize: &packet},
+		Properties: &paho.ConnectProperties{SessionExpiryInterval: &expiry, ReceiveMaximum: &maximum, MaximumPacketSize: &packet, RequestProblemInfo: true},
 	}
 	if s.config.User != "" {
 		connect.UsernameFlag, connect.Username = true, s.config.User
@@ -114,9 +109,21 @@ func (s *Session) dial(ctx context.Context) (net.Conn, error) {
 	return encrypted, nil
 }
 
-// received is paho's callback. It never waits.
-func (l *link) received(r paho.PublishReceived) (bool, error) {
-	l.session.arrived(l, r.Packet)
+// received puts a message into the inbox. It never waits.
+func (l *link) received(p *packets.Publish) {
+	l.mu.Lock()
+	lost := l.lost
+	l.mu.Unlock()
+	if lost && p.QoS > 0 {
+		return // it comes again
+	}
+	call(l.session.config.Events.Received, 1)
+	l.session.inbox.put(delivery{packet: p, link: l, at: l.session.config.Now().UnixMilli()})
+}
+
+// receivedOnce is paho's callback, for messages of QoS 0 only: the others do not pass through paho's queue.
+func (l *link) receivedOnce(r paho.PublishReceived) (bool, error) {
+	l.received(r.Packet.Packet())
 	return true, nil
 }
 
@@ -146,9 +153,8 @@ func (l *link) acknowledge(messages []delivery) int {
 	l.wire.cork()
 	defer l.wire.uncork()
 	for i := range messages {
-		p := messages[i].packet
 		// An error is one of the connection, whose end follows; then the broker sends again what it was not told of.
-		if l.session.state.Ack(&packets.Publish{PacketID: p.PacketID, QoS: p.QoS}) != nil {
+		if l.ledger.acknowledge(messages[i].packet) != nil {
 			return i
 		}
 	}

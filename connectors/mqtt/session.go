@@ -35,9 +35,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/eclipse/paho.golang/paho"
-	"github.com/eclipse/paho.golang/paho/session/state"
-
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
@@ -147,7 +144,7 @@ type Session struct {
 	address   string
 	encrypted bool
 	inbox     *inbox
-	state     *state.State
+	receipts  *receipts
 	closing   sync.Once
 
 	routes  atomic.Pointer[routes] // written by the keeper
@@ -167,7 +164,7 @@ type Session struct {
 
 // New checks the config. It connects to nothing.
 func New(config Config) (*Session, error) {
-	s := &Session{settled: make(chan struct{}, 1), known: map[string]bool{}, state: state.NewInMemory()}
+	s := &Session{settled: make(chan struct{}, 1), known: map[string]bool{}, receipts: &receipts{ids: map[uint16]bool{}}}
 	u, err := url.Parse(config.Broker)
 	if err != nil {
 		// The error of url.Parse holds the text, and with it a password.
@@ -409,18 +406,6 @@ func (s *Session) drain(work context.Context, push *stream.Push, k *keeper) part
 	}
 }
 
-// arrived puts a message into the inbox. It is called by paho's goroutine, for one message after the other.
-func (s *Session) arrived(l *link, packet *paho.Publish) {
-	l.mu.Lock()
-	lost := l.lost
-	l.mu.Unlock()
-	if lost && packet.QoS > 0 {
-		return
-	}
-	call(s.config.Events.Received, 1)
-	s.inbox.put(delivery{packet: packet, link: l, at: s.config.Now().UnixMilli()})
-}
-
 func (s *Session) shared(filter string) string {
 	if s.config.Group == "" {
 		return filter
@@ -444,6 +429,5 @@ func (s *Session) Close() {
 		if s.config.Relay != nil {
 			s.config.Relay.Close()
 		}
-		_ = s.state.Close()
 	})
 }

@@ -5,8 +5,6 @@ package mqtttest
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -14,62 +12,22 @@ import (
 	"testing"
 	"time"
 
-	mochi "github.com/mochi-mqtt/server/v2"
-	"github.com/mochi-mqtt/server/v2/listeners"
-	"github.com/mochi-mqtt/server/v2/packets"
+	"github.com/flechtwerk/flechtwerk/connectors/mqtt/devbroker"
 )
 
-// Embedded starts a broker inside the test and answers its address. It ends with the test. Everybody may do everything.
-func Embedded(t testing.TB) string {
+// Embedded starts a broker inside the test and answers its address. It ends with the test.
+func Embedded(t testing.TB) string { return EmbeddedWith(t, devbroker.Config{}) }
+
+// EmbeddedWith is Embedded with settings; the address is any free one.
+func EmbeddedWith(t testing.TB, config devbroker.Config) string {
 	t.Helper()
-	return serve(t, &access{})
-}
-
-// EmbeddedWithUser is Embedded for one user only.
-func EmbeddedWithUser(t testing.TB, user, password string) string {
-	t.Helper()
-	return serve(t, &access{user: user, password: password})
-}
-
-// access lets in who has the user and the password, if there are any.
-type access struct {
-	mochi.HookBase
-	user, password string
-}
-
-func (a *access) ID() string { return "access" }
-
-func (a *access) Provides(b byte) bool { return b == mochi.OnConnectAuthenticate || b == mochi.OnACLCheck }
-
-func (a *access) OnConnectAuthenticate(_ *mochi.Client, pk packets.Packet) bool {
-	return a.user == "" || string(pk.Connect.Username) == a.user && string(pk.Connect.Password) == a.password
-}
-
-func (a *access) OnACLCheck(*mochi.Client, string, bool) bool { return true }
-
-// Capabilities are those of a broker that loses nothing: mochi's own drop what is queued over 8,192 messages.
-func Capabilities() *mochi.Capabilities {
-	c := mochi.NewDefaultServerCapabilities()
-	c.MaximumInflight = math.MaxUint16
-	c.MaximumClientWritesPending = math.MaxUint16
-	return c
-}
-
-func serve(t testing.TB, hook mochi.Hook) string {
-	t.Helper()
-	server := mochi.New(&mochi.Options{Logger: slog.New(slog.DiscardHandler), Capabilities: Capabilities()})
-	if err := server.AddHook(hook, nil); err != nil {
+	config.Address = "127.0.0.1:0"
+	broker, err := devbroker.Start(config)
+	if err != nil {
 		t.Fatal(err)
 	}
-	tcp := listeners.NewTCP(listeners.Config{ID: "test", Address: "127.0.0.1:0"})
-	if err := server.AddListener(tcp); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Serve(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
-	return tcp.Address()
+	t.Cleanup(broker.Close)
+	return broker.Addr()
 }
 
 // Mosquitto is a running mosquitto of its own folder and port.
@@ -82,16 +40,20 @@ type Mosquitto struct {
 	exited chan struct{}
 }
 
-// NewMosquitto starts a mosquitto with sessions on disk and no limit to its queues. Where there is none, the test is skipped,
-// or fails if FLECHTWERK_REQUIRE_MOSQUITTO is set. It ends with the test.
+// NewMosquitto starts a mosquitto with sessions on disk and no limit to its queues. Where there is none, or outside of the
+// second tier, the test is skipped; it fails where FLECHTWERK_REQUIRE_MOSQUITTO is 1. It ends with the test.
 func NewMosquitto(t testing.TB, settings ...string) *Mosquitto {
 	t.Helper()
+	required := os.Getenv("FLECHTWERK_REQUIRE_MOSQUITTO") == "1"
+	if os.Getenv("FLECHTWERK_TIER") != "kafka" && !required {
+		t.Skip("starts a mosquitto: it runs with FLECHTWERK_TIER=kafka, as in `make integration`")
+	}
 	path, err := exec.LookPath("mosquitto")
 	if err != nil {
 		// Debian has it where the path of ordinary users does not lead.
 		if path, err = exec.LookPath("/usr/sbin/mosquitto"); err != nil {
-			if os.Getenv("FLECHTWERK_REQUIRE_MOSQUITTO") != "" {
-				t.Fatal("there is no mosquitto on this machine, and FLECHTWERK_REQUIRE_MOSQUITTO is set")
+			if required {
+				t.Fatal("there is no mosquitto on this machine, and FLECHTWERK_REQUIRE_MOSQUITTO is 1")
 			}
 			t.Skip("there is no mosquitto on this machine (apt-get install mosquitto)")
 		}

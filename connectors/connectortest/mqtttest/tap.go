@@ -21,9 +21,14 @@ type Packet struct {
 	Conn   int  // number of the connection, from 1
 	Client bool // sent by the client
 	*packets.ControlPacket
+
+	note string
 }
 
 func (p Packet) String() string {
+	if p.note != "" {
+		return p.note
+	}
 	arrow := "<-"
 	if p.Client {
 		arrow = "->"
@@ -126,16 +131,23 @@ func (p *Tap) pass(n int, c *tapped, from io.Reader, to io.Writer, client bool) 
 			return
 		}
 		// Recorded before it is passed on, so that what it brings about is recorded after it.
-		p.mu.Lock()
-		p.packets = append(p.packets, seen)
-		close(p.grown)
-		p.grown = make(chan struct{})
-		p.mu.Unlock()
+		p.record(seen)
 		if _, err := packet.WriteTo(to); err != nil {
 			return
 		}
 	}
 }
+
+func (p *Tap) record(seen Packet) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.packets = append(p.packets, seen)
+	close(p.grown)
+	p.grown = make(chan struct{})
+}
+
+// Note puts a line among the packets, for who reads why a test has failed.
+func (p *Tap) Note(text string) { p.record(Packet{note: text, ControlPacket: &packets.ControlPacket{}}) }
 
 // Cut ends all connections at once, without a word.
 func (p *Tap) Cut() {
