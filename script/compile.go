@@ -290,7 +290,7 @@ func (c *compilation) join() *Program {
 	var outer *ast.FunctionLiteral
 	var p *Program
 	var r *rewriter
-	plain, flat, async := false, c.Kind != Poll && !c.Module, false
+	plain, flat, async, straight := false, c.Kind != Poll && !c.Module, false, true
 	for {
 		var err error
 		tree, err = parse(src.text.String())
@@ -307,15 +307,15 @@ func (c *compilation) join() *Program {
 		p = &Program{kind: c.Kind, src: src, plain: plain, async: async}
 		outer = tree.Body[0].(*ast.ExpressionStatement).Expression.(*ast.FunctionLiteral)
 		r = &rewriter{
-			compilation: c, program: p, src: src, stateless: c.Kind == Relay && c.Push, catches: c.Kind == Poll || async, plain: plain, flat: flat, async: async, unit: &unit{},
+			compilation: c, program: p, src: src, stateless: c.Kind == Relay && c.Push, catches: c.Kind == Poll || async, plain: plain, flat: flat, async: async, straight: straight, unit: &unit{},
 			known: builtinNames(), reached: map[string]bool{},
 			report: func(offset int, code, message, hint string) { c.report(src.place(offset), code, message, hint) },
 		}
 		waits := c.top(r, outer)
-		if plain == (plain || r.exotic) && flat == (flat && !r.whole) && async == (async || waits) {
+		if plain == (plain || r.exotic) && flat == (flat && !r.whole) && async == (async || waits) && straight == (straight && !r.forked) {
 			break
 		}
-		plain, flat, async = plain || r.exotic, flat && !r.whole, async || waits
+		plain, flat, async, straight = plain || r.exotic, flat && !r.whole, async || waits, straight && !r.forked
 	}
 	if len(c.problems) > 0 {
 		return nil
@@ -706,7 +706,7 @@ func parameters(names []string) *ast.ParameterList {
 
 // parameters are the names that the joined program is called with, in order.
 func (p *Program) parameters() []string {
-	names := []string{nameYield, nameKeep, nameOver, nameReturned, namePass, nameSnap, nameFreeze, nameAwait, nameExecutor, nameThrown, "Message", "State", "vars", "console"}
+	names := []string{nameYield, nameKeep, nameOver, nameReturned, namePass, nameSnap, nameFreeze, nameAwait, nameReady, nameSettled, nameExecutor, nameThrown, "Message", "State", "vars", "console"}
 	for i := range p.objects {
 		names = append(names, fmt.Sprint(nameObject, i))
 	}

@@ -3,11 +3,13 @@ package script
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/flechtwerk/flechtwerk/engine/stream"
@@ -44,19 +46,19 @@ func TestMemoryEndsWithItsTimeToLive(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	m, now := NewMemory(), time.Now()
 	for i := range 100 {
-		m.set(fmt.Sprint(i), make([]byte, 1<<20), 0, now)
-		if _, ok := m.get("0", now); !ok {
+		m.set(&remembered{key: fmt.Sprint(i), text: make([]byte, 1<<20)}, 0, now)
+		if m.get("0", now) == nil {
 			t.Fatal("what is used most is gone")
 		}
 	}
 	if m.size > memoryBytes || m.size < memoryBytes*9/10 {
 		t.Errorf("%d bytes are kept", m.size)
 	}
-	if _, ok := m.get("1", now); ok {
+	if m.get("1", now) != nil {
 		t.Error("what was used least is still there")
 	}
 	for i := range memoryEntries + 10 {
-		m.set(fmt.Sprint(i), nil, 0, now)
+		m.set(&remembered{key: fmt.Sprint(i)}, 0, now)
 	}
 	if len(m.entries) != memoryEntries || m.recent.Len() != memoryEntries {
 		t.Errorf("%d entries are kept", len(m.entries))
@@ -181,6 +183,94 @@ func TestMemoOfAnInterruptedCallLetsOthersCompute(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, effects(b), "out k=1")
+}
+
+// Of many calls that ask for one key at once, one computes, and none blocks the others; when it fails, the next computes.
+func TestMemoOfAFunctionThatWaits(t *testing.T) {
+	get := "async () => { console.log('computes'); return (await (await fetch(msg.value.url ?? 'x/100')).json()).name }"
+	for name, c := range map[string]struct {
+		body          string
+		in            []input
+		want, printed string
+		failures      string
+	}{
+		"flies once":          {"yield Message({ value: await memo('k', '1h', " + get + ") })", records("a", "b", "c"), "out a=\"x\"\nout b=\"x\"\nout c=\"x\"", "computes", ""},
+		"stays a promise":     {"yield Message({ value: await memo('k', '1h', " + get + ").then(name => name + '!') })", records("a", "a"), "out a=\"x!\"\nout a=\"x!\"", "computes", ""},
+		"failure":             {"yield Message({ value: await memo('k', '1h', " + get + ") })", []input{{"a", `{"url":"fail/50"}`}, {"b", `{}`}, {"c", `{}`}}, "out b=\"x\"\nout c=\"x\"", "computes\ncomputes", "0: FetchError: http://host/fail: no connection (f.yaml:1:24)"},
+		"caught":              {"try { await memo('k', '1h', " + get + ") } catch (e) { yield Message({ value: e.code }) }", []input{{"a", `{"url":"fail/50"}`}}, `out a="connect"`, "computes", ""},
+		"beside each other":   {"const f = " + get + "; yield Message({ value: await Promise.all([memo('k', '1h', f), memo('k', '1h', f)]) })", records("a"), `out a=["x","x"]`, "computes", ""},
+		"copies":              {"const f = async () => [await 1]; const one = await memo('k', '1h', f); one.push(2); yield Message({ value: [one, await memo('k', '1h', f)] })", records("a"), "out a=[[1,2],[1]]", "", ""},
+		"not asynchronous":    {"const v = memo('k', '1h', () => ({ n: 1 })); await fetch('x/1'); yield Message({ value: v.n })", records("a", "b"), "out a=1\nout b=1", "", ""},
+		"needs another":       {"const f = async () => 1 + await memo('l', '1h', async () => (await fetch('x/10')).status); yield Message({ value: await memo('k', '1h', f) })", records("a", "b"), "out a=201\nout b=201", "", ""},
+		"needs itself":        {"await memo('k', '1h', async () => { await 0; return await memo('k', '1h', async () => 1) })", records("a"), "", "", "0: the script awaits a promise that nothing can settle (f.yaml:1:53)"},
+		"need each other":     {"const [p, q] = msg.key === 'a' ? ['p', 'q'] : ['q', 'p']; yield Message({ value: await memo(p, '1h', async () => { await fetch(msg.key === 'a' ? 'x/10' : 'x/20'); return p + await memo(q, '1h', async () => q) }) })", records("a", "b"), "out a=\"pqp\"\nout b=\"qp\"", "", ""},
+		"takes too long":      {"yield Message({ value: await memo('k', '1h', async () => (await fetch(msg.value.url ?? 'x/5')).status) })", []input{{"a", `{"url":"never"}`}, {"b", `{}`}}, "", "", "0: the script ran longer than 1s (f.yaml:1:24)\n1: the script ran longer than 1s (f.yaml:1:24)"},
+		"cannot be kept":      {"await memo('k', '1h', async () => new Map())", records("a"), "", "", "0: the value cannot be written as JSON: it is a Map (f.yaml:1:1)"},
+		"given up by the end": {"if (msg.key === 'a') { memo('k', '1h', async () => (await fetch('x/100')).status); return } yield Message({ value: await memo('k', '1h', async () => 'b') })", records("a", "b"), `out b="b"`, "", "0: the script ended before its fetch did (f.yaml:1:64)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := overlapCase{body: c.body, in: c.in, env: Env{Timeout: time.Second}, skip: true}.run(t)
+			if r.err != nil || r.printed != c.printed || strings.Join(r.failures, "\n") != c.failures {
+				t.Errorf("%v\nprinted %s\nfailed %q", r.err, r.printed, r.failures)
+			}
+			expect(t, r.effects, c.want)
+		})
+	}
+}
+
+// Tasks share a flight too: while one waits for a request, the other neither asks nor stands still.
+func TestMemoOfAFunctionThatWaitsFliesOnceAcrossTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, s := NewMemory(), &server{}
+		var asked atomic.Int32
+		var tasks sync.WaitGroup
+		for i := range 2 {
+			env := Env{Memory: memory, Fetch: s.fetch, Console: func(string, string) { asked.Add(1) }}
+			tr := newTransform(t, env, "if (msg.key === 'other') { await fetch('y/10'); yield Message({ value: Date.now() }) } else yield Message({ value: await memo('k', '1h', async () => { console.log('asks'); return (await fetch('x/100')).status }) })")
+			b := newBatch(t, nil, input{"k", `{}`}, input{"other", `{}`})
+			tasks.Go(func() {
+				if err := tr.Run(t.Context(), b); err != nil {
+					t.Error(i, err)
+				}
+				expect(t, effects(b), "out k=200\nout other=946684800010")
+			})
+		}
+		tasks.Wait()
+		if asked.Load() != 1 {
+			t.Errorf("%d tasks asked", asked.Load())
+		}
+	})
+}
+
+// A task that is to stop does not wait for another that computes.
+func TestP7MemoOfAnotherTaskIsNotWaitedForWhenTheTaskStops(t *testing.T) {
+	memory := NewMemory()
+	entered, release := make(chan struct{}), make(chan struct{})
+	first := newTransform(t, Env{Memory: memory, Console: func(string, string) { close(entered); <-release }}, "memo('k', 1000, () => console.log('computes'))")
+	var done sync.WaitGroup
+	done.Go(func() { _ = first.Run(context.Background(), newBatch(t, nil, input{"k", `{}`})) })
+	<-entered
+	second := newTransform(t, Env{Memory: memory}, "memo('k', 1000, () => 1)")
+	cause := errors.New("revoked")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	b := newBatch(t, nil, input{"k", `{}`})
+	done.Go(func() {
+		if err := second.Run(ctx, b); !errors.Is(err, cause) {
+			t.Error(err)
+		}
+		close(release)
+	})
+	for waiting := 0; waiting == 0; {
+		memory.mu.Lock()
+		waiting = len(memory.waiting)
+		memory.mu.Unlock()
+	}
+	cancel(cause)
+	done.Wait()
+	if len(memory.waiting)+len(memory.flights) != 0 {
+		t.Error(memory.waiting, memory.flights)
+	}
 }
 
 func FuzzLibraryTexts(f *testing.F) {

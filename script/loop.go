@@ -2,6 +2,7 @@ package script
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type turn struct {
 	record  int
 	entry   *stateEntry
 	key     string
+	keyed   bool
 	promise *goja.Promise
 	// over is the sentinel once the call is to end.
 	over    *goja.Object
@@ -36,6 +38,8 @@ type turn struct {
 	site       int             // where it awaited last, as an offset of the joined text
 	threw      goja.Value      // what a throw statement threw last,
 	threwAt    int             // and where
+	landings   []func()        // of what it computes for memo
+	reacted    bool            // something was given to a then: more may run than what awaits
 	origins    map[*goja.Object]*origin
 	bigs       []string
 
@@ -192,6 +196,10 @@ func (c *turn) drop() {
 	c.dropped = true
 	c.cancel()
 	c.operations, c.executors = nil, nil
+	for _, land := range c.landings {
+		land()
+	}
+	c.landings = nil
 }
 
 // track notes rejected promises until somebody handles them.
@@ -280,6 +288,57 @@ func (v *vm) awaited(call goja.FunctionCall) goja.Value {
 	}
 	v.proceed()
 	return call.Argument(0)
+}
+
+// ready is called with each value that is awaited where nothing but the body, or a helper that it awaits, can run, and with
+// the place. It tells whether the value is there: settledValue then answers it, and otherwise what is to be awaited.
+func (v *vm) ready(call goja.FunctionCall) goja.Value {
+	value := call.Argument(0)
+	c := v.turn
+	if c != nil {
+		c.site = int(call.Argument(1).ToInteger())
+	}
+	v.proceed()
+	v.settled = value
+	if c == nil || c.reacted {
+		return v.no
+	}
+	o, ok := value.(*goja.Object)
+	if !ok {
+		return v.yes
+	}
+	if o.ExportType() != promiseType || o.Get("constructor") != v.promise {
+		return v.no
+	}
+	if p, ok := o.Export().(*goja.Promise); ok && p.State() == goja.PromiseStateFulfilled {
+		v.settled = p.Result()
+		return v.yes
+	}
+	return v.no
+}
+
+var promiseType = reflect.TypeFor[*goja.Promise]()
+
+func (v *vm) settledValue(goja.FunctionCall) goja.Value {
+	value := v.settled
+	v.settled = nil
+	return value
+}
+
+// watchThen notes that a call gives something to a promise's then.
+func watchThen(v *vm) {
+	v.yes, v.no = v.rt.ToValue(true), v.rt.ToValue(false)
+	v.promise = v.rt.GlobalObject().Get("Promise")
+	prototype := v.promise.(*goja.Object).Get("prototype").(*goja.Object)
+	then, _ := goja.AssertFunction(prototype.Get("then"))
+	must(prototype.DefineDataProperty("then", v.native("then", 2, func(call goja.FunctionCall) goja.Value {
+		if v.turn != nil {
+			v.turn.reacted = true
+		}
+		result, err := then(call.This, call.Arguments...)
+		must(err)
+		return result
+	}), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 }
 
 // thrown is called with each value that a script throws, and with the place.

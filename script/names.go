@@ -133,6 +133,7 @@ func (r *rewriter) reference(id *ast.Identifier) {
 		return
 	}
 	r.unit.waits = r.unit.waits || name == "Promise" || name == "fetch"
+	r.forked = r.forked || name == "Promise"
 	if r.known[name] {
 		r.reached[name] = true
 		return

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dop251/goja"
 
+	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
@@ -146,6 +147,7 @@ func (t *overlapping) guard() (stop func(), err error) {
 		}
 	}
 	v := t.vm
+	v.ctx = t.ctx
 	v.messages, v.arena, v.configs = &t.batch.Messages, &t.batch.Arena, t.batch.Configs
 	return watch(t.ctx, v, &t.calls, grace(&t.env)), nil
 }
@@ -249,12 +251,13 @@ func (t *overlapping) take() (int, bool) {
 }
 
 // key is what records must not overlap in: the state key, or in stages without state the key of the record, if it has one.
+// It is valid as long as the batch is.
 func (t *overlapping) key(i int) (string, bool) {
 	record := &t.batch.Records[i]
 	if t.batch.States != nil {
 		return record.StateKey, true
 	}
-	return string(record.Key), record.Key != nil
+	return rawjson.View(record.Key), record.Key != nil
 }
 
 // wait returns when a result is there. Calls whose time is up end here.
@@ -300,7 +303,7 @@ func (t *overlapping) begin(i int) error {
 	v := t.vm
 	record := &t.batch.Records[i]
 	c := &turn{record: i, site: -1, parent: t.ctx}
-	c.key, _ = t.key(i)
+	c.key, c.keyed = t.key(i)
 	if n := len(t.spare); n > 0 {
 		c.origins, t.spare = t.spare[n-1], t.spare[:n-1]
 	} else {
@@ -400,7 +403,7 @@ func (t *overlapping) finish(c *turn, failed *Error) error {
 		t.failed[c.record] = failed
 	}
 	t.settled[c.record] = true
-	if _, keyed := t.key(c.record); keyed {
+	if c.keyed {
 		if waiting := t.waiting[c.key]; len(waiting) > 0 {
 			t.waiting[c.key] = waiting[1:]
 			t.ready = append(t.ready, waiting[0])

@@ -294,6 +294,33 @@ func TestTimeoutWhileWaitingNamesTheLine(t *testing.T) {
 	}
 }
 
+// What a body does not have to wait for is not waited for, and nobody can tell: what runs beside it runs in the order that
+// JavaScript says.
+func TestAwaitOfWhatIsThereKeepsTheOrder(t *testing.T) {
+	for name, c := range map[string]struct{ body, want string }{
+		"asynchronous function":  {"const f = async () => { console.log(1); await 0; console.log(3); await 0; console.log(5) }; const p = f(); console.log(2); await 0; console.log(4); await p; console.log(6)", "1 2 3 4 5 6"},
+		"asynchronous method":    {"const o = { async f() { await 0; console.log(2) } }; o.f(); console.log(1); await 0; console.log(3)", "1 2 3"},
+		"then":                   {"const r = await fetch('x/1'); r.json().then(() => console.log(2)).then(() => console.log(4)); console.log(1); await 0; console.log(3); await 0; console.log(5)", "1 2 3 4 5"},
+		"catch":                  {"const r = await fetch('x/1'); r.json().finally(() => console.log(2)); console.log(1); await 0; console.log(3)", "1 2 3"},
+		"thenable":               {"await { then(f) { console.log(1); f() } }; console.log(2); await { get then() { console.log(3) } }; console.log(4)", "1 2 3 4"},
+		"promise made":           {"new Promise(f => f({ then(g) { console.log(2); g() } })); console.log(1); await 0; console.log(3)", "1 2 3"},
+		"promise made elsewhere": {"const p = fetch('x/1'); await p; new p.constructor(f => f({ then(g) { console.log(2); g() } })); console.log(1); await 0; console.log(3)", "1 2 3"},
+		"helper":                 {"async function* g() { console.log(1); await 0; console.log(2); yield Message({ value: await 1 }) } yield* g(); console.log(3)", "1 2 3"},
+		"values":                 {"const r = await fetch('x/1'); console.log(await r.text() === await (await r).text(), await null, await undefined, await [1], (await { a: await 'b' }).a)", `true null undefined [1] b`},
+		"a promise twice":        {"const p = fetch('x/1'); await p; console.log((await p) === (await p), (await p).status)", "true 200"},
+		"rejected":               {"const p = fetch('fail/1'); for (let i = 0; i < 2; i++) try { await p } catch (e) { console.log(e.code) }", "connect connect"},
+		"in a finally":           {"try { throw 1 } catch (e) { console.log(await e) } finally { console.log(await 2) }", "1 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := overlapCase{body: c.body, in: records("a")}.run(t)
+			if got := strings.ReplaceAll(r.printed, "\n", " "); r.err != nil || got != c.want {
+				t.Errorf("%v: %s, want %s", r.err, got, c.want)
+			}
+		})
+	}
+}
+
 // P7: when the batch is given up, finally blocks run, no catch takes the cancel, and no request is left.
 func TestP7CancelOfWaitingCalls(t *testing.T) {
 	cause := errors.New("revoked")

@@ -152,6 +152,7 @@ func grace(env *Env) time.Duration {
 
 func (r *run) run() (err error, reusable bool) {
 	v := r.vm
+	v.ctx = r.ctx
 	v.messages, v.arena, v.index = &r.page.Messages, &r.arena, 0
 	v.configs = r.poll.Configs
 	v.values.begin()

@@ -21,6 +21,8 @@ type rewriter struct {
 	own         bool // in the body itself or a helper that yields, not in a function inside it
 	body        bool // in the body itself
 	async       bool // the body waits: its function and that of helpers are asynchronous
+	straight    bool // no function but the body and its helpers waits, and no promise is made by the script
+	forked      bool // one does, or is made
 	unit        *unit
 	inFunction  bool // arguments can be read; goja panics where an arrow function reads those of the function around it
 	yielding    bool // the function that is walked next is a helper that yields
@@ -46,6 +48,8 @@ const (
 	nameOver     = "@over"
 	nameReturned = "@returned"
 	nameAwait    = "@await"
+	nameReady    = "@ready"
+	nameSettled  = "@settled"
 	nameExecutor = "@executor"
 	nameThrown   = "@thrown"
 	namePass     = "@pass"
@@ -132,6 +136,7 @@ func (r *rewriter) owner(e ast.Expression) ast.Expression {
 		}
 		dot.Left = r.expr(dot.Left)
 		r.exotic = r.exotic || exoticNames[dot.Identifier.Name.String()]
+		r.forked = r.forked || dot.Identifier.Name == "constructor"
 		return dot
 	}
 	return r.expr(e)
@@ -365,6 +370,7 @@ func (r *rewriter) function(f *ast.FunctionLiteral) {
 	r.yielding = false
 	if f.Async {
 		r.unit.waits = true
+		r.forked = r.forked || !yielding
 		if f.Generator {
 			r.refuse(f.Function, "script.helper", "declare it: async function* name(…) { … }, and run it with yield* name(…)", "an async function* stands only as a declaration")
 		}
@@ -419,6 +425,7 @@ func (r *rewriter) parameters(list *ast.ParameterList) {
 func (r *rewriter) arrow(f *ast.ArrowFunctionLiteral) {
 	if f.Async {
 		r.unit.waits = true
+		r.forked = true
 	}
 	inFunction := r.inFunction
 	r.inFunction = false
@@ -492,9 +499,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		return r.yield(e)
 	case *ast.AwaitExpression:
 		r.unit.waits = true
-		if e.Argument = r.expr(e.Argument); r.async {
-			e.Argument = call(nameAwait, e.Await, e.Argument, site(e.Await))
-		}
+		return r.await(e.Await, r.expr(e.Argument))
 	case *ast.ArrayLiteral:
 		r.exprs(e.Value)
 	case *ast.SpreadElement:
@@ -510,6 +515,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		e.Member = r.expr(e.Member)
 	case *ast.DotExpression:
 		r.exotic = r.exotic || exoticNames[e.Identifier.Name.String()]
+		r.forked = r.forked || e.Identifier.Name == "constructor"
 		if part := r.part(e); part != nil {
 			return part
 		}
@@ -519,6 +525,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		e.Left = r.expr(e.Left)
 	case *ast.StringLiteral:
 		r.member(e.Value.String())
+		r.forked = r.forked || e.Value.String() == "constructor"
 	case *ast.PrivateDotExpression:
 		e.Left = r.expr(e.Left)
 	case *ast.OptionalChain:
@@ -634,7 +641,23 @@ func (r *rewriter) runHelper(y *ast.YieldExpression) ast.Expression {
 	}
 	r.unit.waits = true
 	r.exprs(c.ArgumentList)
-	return &ast.AwaitExpression{Await: y.Yield, Argument: call(nameAwait, y.Yield, c, site(y.Yield))}
+	return r.await(y.Yield, c)
+}
+
+// await waits for a value. Where nothing else of the call can run meanwhile, a value that is there already is not waited for:
+// nobody can tell, and to suspend an asynchronous function is dear.
+func (r *rewriter) await(at file.Idx, value ast.Expression) ast.Expression {
+	if !r.async {
+		return &ast.AwaitExpression{Await: at, Argument: value}
+	}
+	if !r.own || !r.straight {
+		return &ast.AwaitExpression{Await: at, Argument: call(nameAwait, at, value, site(at))}
+	}
+	return &ast.ConditionalExpression{
+		Test:       call(nameReady, at, value, site(at)),
+		Consequent: call(nameSettled, at),
+		Alternate:  &ast.AwaitExpression{Await: at, Argument: call(nameSettled, at)},
+	}
 }
 
 // call is a generated call of a native function. at is the place that errors in it are shown at.

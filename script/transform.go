@@ -128,6 +128,7 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 			}
 		}
 		v := t.vm
+		v.ctx = ctx
 		v.messages, v.arena, v.configs = &batch.Messages, &batch.Arena, batch.Configs
 		stop := watch(ctx, v, &t.calls, 0)
 		_, err := t.loop(goja.Undefined())

@@ -71,10 +71,14 @@ type vm struct {
 	urls     *[2]*goja.Object // URL and URLSearchParams, once made
 
 	// What bodies that await have beside: the loop, and the call that the slice under way belongs to.
-	loop *loop
-	turn *turn
+	loop    *loop
+	turn    *turn
+	settled goja.Value // what is awaited, between @ready and @settled
+	promise goja.Value // the built-in Promise
+	yes, no goja.Value
 
 	// The call under way.
+	ctx      context.Context
 	messages *[]stream.Message
 	arena    *stream.Arena
 	index    int
@@ -117,6 +121,7 @@ func newVM(p *Program, env *Env) (*vm, error) {
 		env.Memory = NewMemory()
 	}
 	limitBuiltins(v)
+	watchThen(v)
 	findBytes(v)
 	replaceJSON(v)
 	f := newFreezer(rt)
@@ -141,7 +146,7 @@ func newVM(p *Program, env *Env) (*vm, error) {
 			}
 			return list[len(list)-1]
 		}),
-		v.native("await", 2, v.awaited), v.native("Promise", 1, v.executor), v.native("throw", 2, v.thrown),
+		v.native("await", 2, v.awaited), v.native("await", 2, v.ready), v.native("await", 0, v.settledValue), v.native("Promise", 1, v.executor), v.native("throw", 2, v.thrown),
 		message, state, varsValue, console,
 	}
 	over, err := v.over(args[0])
