@@ -128,8 +128,6 @@ func (c *PollerConfig) check() error {
 		return errors.New("this method cannot be sent")
 	case (c.Message == nil) == (c.NewRelay == nil):
 		return errors.New("there is one of message and relay")
-	case c.Tail != nil:
-		return errors.New("tail is not supported yet")
 	case c.KeepBody && c.NewRelay == nil:
 		return errors.New("only a relay looks at a whole body")
 	case len(c.Outputs) == 0:
@@ -173,6 +171,9 @@ func (c *PollerConfig) check() error {
 	}
 	if c.Conditional == ConditionalOn && c.method() != http.MethodGet {
 		return fmt.Errorf("a %s is not asked conditionally", c.method())
+	}
+	if err := c.checkTail(); err != nil {
+		return err
 	}
 	if m := c.Message; m != nil {
 		if name, ok := m.StaticTopic(); ok && !slices.ContainsFunc(c.Outputs, func(t *stream.Topic) bool { return t.Name == name }) {
@@ -349,10 +350,14 @@ func nilIfNull(text []byte) []byte {
 
 // run reads page after page.
 func (w *walk) run(ctx context.Context) error {
+	step := w.step
+	if w.config.Tail != nil {
+		step = w.tailStep
+	}
 	attempts := 0
 	for {
 		before := w.list.Items
-		ended, err := w.step(ctx)
+		ended, err := step(ctx)
 		switch {
 		case err == nil && ended:
 			return nil

@@ -61,6 +61,9 @@ func (p *Poller) plan() error {
 	needs := slices.ContainsFunc(during, readsBody)
 	d := c.Decode
 	d.List, d.Path = false, nil
+	if c.Tail != nil {
+		d.Separator = ""
+	}
 	switch {
 	case !d.Format.Lists():
 		if c.Records != nil {
@@ -116,14 +119,7 @@ type answered struct {
 // read reads the items of an answer into the page.
 func (w *walk) read(ctx context.Context, response *Response) (*answered, error) {
 	reading := &reading{walk: w, ctx: ctx, hash: sha256.New(), answered: &answered{}}
-	w.env.Status, w.env.Body, w.env.Page = response.Status, expr.Doc{}, expr.Items{}
-	w.env.Headers = func(yield func(string, []byte) bool) {
-		for _, name := range sortedNames(response.Headers) {
-			if !yield(strings.ToLower(name), []byte(strings.Join(response.Headers[name], ", "))) {
-				return
-			}
-		}
-	}
+	w.show(response)
 	if w.relay != nil {
 		reading.response = w.relayed(response)
 	}
@@ -144,20 +140,36 @@ func (w *walk) read(ctx context.Context, response *Response) (*answered, error) 
 		return nil, err
 	}
 	reading.answered.hash = hex.EncodeToString(reading.hash.Sum(nil)[:12])
-	w.env.Page.Count = reading.answered.total
-	if w.pageItems {
-		if w.env.Page.First, err = expr.NewDoc(nilIfEmpty(reading.first)); err == nil {
-			w.env.Page.Last, err = expr.NewDoc(nilIfEmpty(reading.latest))
+	return reading.answered, reading.finishItems()
+}
+
+// show lets expressions see an answer.
+func (w *walk) show(response *Response) {
+	w.env.Status, w.env.Body, w.env.Page = response.Status, expr.Doc{}, expr.Items{}
+	w.env.Headers = func(yield func(string, []byte) bool) {
+		for _, name := range sortedNames(response.Headers) {
+			if !yield(strings.ToLower(name), []byte(strings.Join(response.Headers[name], ", "))) {
+				return
+			}
+		}
+	}
+}
+
+// finishItems lets expressions see the items that were read, together.
+func (r *reading) finishItems() (err error) {
+	page := &r.env.Page
+	page.Count = r.answered.total
+	if r.pageItems {
+		if page.First, err = expr.NewDoc(nilIfEmpty(r.first)); err == nil {
+			page.Last, err = expr.NewDoc(nilIfEmpty(r.latest))
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if w.env.State, err = w.state(w.user); err != nil {
-		return nil, err
-	}
-	w.env.Now = w.list.Now
-	return reading.answered, nil
+	r.env.Now = r.list.Now
+	r.env.State, err = r.walk.state(r.user)
+	return err
 }
 
 func nilIfEmpty(b []byte) []byte {
@@ -401,10 +413,15 @@ func (r *reading) item(text []byte) error {
 	if err := r.take(text); err != nil {
 		return err
 	}
-	if len(r.page.Messages)+len(r.arrivals) < r.config.Batch.Records && r.bytes+r.waiting < r.config.Batch.Bytes {
+	if r.config.Tail != nil || !r.full() {
 		return nil
 	}
 	return r.cut()
+}
+
+// full tells that a transaction holds no more.
+func (w *walk) full() bool {
+	return len(w.page.Messages)+len(w.arrivals) >= w.config.Batch.Records || w.bytes+w.waiting >= w.config.Batch.Bytes
 }
 
 // take makes messages of an item.
