@@ -25,14 +25,18 @@ func newDeclared(e *Engine, p *pipeline.Pipeline, t *pipeline.Transformer) (*dec
 	if err != nil {
 		return nil, err
 	}
-	d := &declared{message: t.Message, topics: map[string]*stream.Topic{}, look: look}
-	for _, out := range t.OutputTopics {
+	return newDeclaration(look, t.Message, t.OutputTopics)
+}
+
+func newDeclaration(look *look, message *expr.Message, outputs []*pipeline.Topic) (*declared, error) {
+	d := &declared{message: message, topics: map[string]*stream.Topic{}, look: look}
+	for _, out := range outputs {
 		d.topics[out.Name] = &out.Topic
 	}
-	if len(t.OutputTopics) == 1 {
-		d.only = &t.OutputTopics[0].Topic
+	if len(outputs) == 1 {
+		d.only = &outputs[0].Topic
 	}
-	if name, ok := t.Message.StaticTopic(); ok {
+	if name, ok := message.StaticTopic(); ok {
 		if d.only, ok = d.topics[name]; !ok {
 			return nil, fmt.Errorf("message.topic: %q is none of the stage's output_topics", name)
 		}

@@ -35,7 +35,11 @@ func New(pipelines []*pipeline.Pipeline, o Options) (*Engine, error) {
 	e := &Engine{o: o, pipelines: pipelines}
 	for _, p := range pipelines {
 		for _, x := range p.Extractors {
-			s, err := newExtractorStage(e, p, x)
+			newStage := newExtractorStage
+			if x.MQTT != nil {
+				newStage = newPushStage
+			}
+			s, err := newStage(e, p, x)
 			if err != nil {
 				return nil, fmt.Errorf("%w: %s/%s: %w", ErrPipeline, p.Name, x.Name, err)
 			}
@@ -182,6 +186,8 @@ type stage struct {
 	newWorker func(*task) (worker, error)
 	release   func()
 
+	push *pushing // of an extractor whose source tells by itself; it has no group, topics, tokens and workers
+
 	group *group // set by run
 	gmu   sync.Mutex
 }
@@ -224,6 +230,9 @@ func (s *stage) run(ctx context.Context) error {
 			}
 		})
 	}
+	if s.push != nil {
+		return s.told(func() error { return s.push.run(ctx) })
+	}
 	g, err := newGroup(s)
 	if err != nil {
 		return err
@@ -231,8 +240,13 @@ func (s *stage) run(ctx context.Context) error {
 	s.gmu.Lock()
 	s.group = g
 	s.gmu.Unlock()
+	return s.told(func() error { return g.run(ctx) })
+}
+
+// told tells of the begin and the end of the stage's work.
+func (s *stage) told(work func() error) error {
 	s.engine.o.Events.StageStarted(s.info)
-	err = g.run(ctx)
+	err := work()
 	info := s.info
 	info.Err = err
 	s.engine.o.Events.StageStopped(info)
@@ -246,6 +260,9 @@ func (s *stage) status() StageStatus {
 	s.gmu.Unlock()
 	if g != nil {
 		st.Joined, st.Tasks = g.status()
+	}
+	if s.push != nil {
+		s.push.status(&st)
 	}
 	if s.health != nil {
 		st.Polled, st.Configs = s.health.status()

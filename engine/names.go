@@ -17,6 +17,9 @@ func transactionalID(applicationID string, task int32) string {
 	return applicationID + "-" + strconv.Itoa(int(task))
 }
 
+// instanceID is the static transactional id of a stage whose task is the instance: what arrives by itself has no partitions.
+func instanceID(applicationID, instance string) string { return applicationID + "-" + instance }
+
 // seedID is the transactional id under which a topic is seeded.
 func seedID(topic string) string { return "flechtwerk-seed-" + topic }
 

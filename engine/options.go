@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"os"
 	"time"
 
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
@@ -21,6 +22,9 @@ type Options struct {
 	BatchBytes      int           // input bytes of one transaction, at most; 4 MiB
 	ShutdownTimeout time.Duration // how long tasks may take to finish after Run's context is done; 10 s
 	InstanceID      string        // static group membership; empty is dynamic
+	// Instance names this process where it alone is a task: in the transactional ids and client ids of push sources. It is
+	// InstanceID or, if that is empty, the host's name.
+	Instance string
 
 	// CreateTopics lets Run create and seed the topics that stages need, declared or not (`run --dev`).
 	CreateTopics bool
@@ -37,6 +41,8 @@ type Handlers struct {
 	Transform func(*pipeline.Pipeline, *pipeline.Transformer) (Body, error)
 	// Source makes an extractor's Source.
 	Source func(*pipeline.Pipeline, *pipeline.Extractor) (stream.Source, error)
+	// Session makes the Session of an extractor whose source tells by itself. instance names this process.
+	Session func(p *pipeline.Pipeline, x *pipeline.Extractor, instance string, arrivals *Arrivals) (stream.Session, error)
 }
 
 // Body is a transformer's body, ready to be run.
@@ -111,6 +117,12 @@ func (o *Options) defaults() {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Instance == "" {
+		o.Instance = o.InstanceID
+	}
+	if o.Instance == "" {
+		o.Instance, _ = os.Hostname()
 	}
 	o.Events.fill()
 }

@@ -105,7 +105,9 @@ func (s *stage) check(topics kadm.TopicDetails) error {
 		s.topicIDs[need.Name] = t.ID
 		counts[need.Name] = len(t.Partitions)
 	}
-	if s.kind == "transformer" {
+	switch {
+	case s.push != nil: // every instance reads all configs, however they are spread
+	case s.kind == "transformer":
 		for _, name := range s.topics {
 			n, ok := counts[name]
 			if !ok {
@@ -119,7 +121,7 @@ func (s *stage) check(topics kadm.TopicDetails) error {
 				break
 			}
 		}
-	} else {
+	default:
 		s.partitions = int32(s.tokens)
 		if len(s.configTopics) > 0 {
 			s.partitions = 0

@@ -157,8 +157,10 @@ func (p *producer) commit(ctx context.Context, tx *transaction, told steps) (com
 	}
 	told.produced()
 	at("after-produce")
-	if err := p.sendOffsets(ctx, tx.offsets); err != nil {
-		return committed{}, p.abort(ctx, err)
+	if len(tx.offsets) > 0 {
+		if err := p.sendOffsets(ctx, tx.offsets); err != nil {
+			return committed{}, p.abort(ctx, err)
+		}
 	}
 	told.offsets()
 	at("after-offsets")

@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+)
 
 // Status is what `/readyz` shows: every task that this instance owns, and how far it is.
 type Status struct {
@@ -17,6 +21,9 @@ type StageStatus struct {
 	// Polled is how many configs of an extractor this instance polls, and Configs are those of them that are in trouble.
 	Polled  int
 	Configs []ConfigStatus
+	// Session is how the session of a push source stands; nil for all other stages. Such a stage has joined when the session
+	// is connected, and one task, which is the instance.
+	Session *stream.SessionStatus
 }
 
 // ConfigState is how the polling of a config stands.

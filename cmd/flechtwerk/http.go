@@ -112,6 +112,15 @@ type readyStage struct {
 	// Of an extractor.
 	Polled  *int          `json:"polled,omitempty"`  // configs
 	Configs []readyConfig `json:"configs,omitempty"` // those of them that are in trouble
+	// Of one whose messages come by themselves.
+	Session *readySession `json:"session,omitempty"`
+}
+
+type readySession struct {
+	Connected  bool   `json:"connected"`
+	Error      string `json:"error,omitempty"`
+	Inbox      int    `json:"inbox"` // messages that are not acknowledged
+	InboxBytes int64  `json:"inbox_bytes"`
 }
 
 // readyConfig is a config in trouble. It takes nothing from readiness: the instance does what it can.
@@ -151,6 +160,9 @@ func readyOf(s engine.Status) ready {
 		}
 		if stage.Kind == "extractor" {
 			rs.Polled = &stage.Polled
+		}
+		if s := stage.Session; s != nil {
+			rs.Session = &readySession{Connected: s.Connected, Error: s.Error, Inbox: s.Held, InboxBytes: s.HeldBytes}
 		}
 		for _, c := range stage.Configs {
 			c.Since = c.Since.UTC().Truncate(time.Millisecond)

@@ -22,6 +22,7 @@ type Metrics struct {
 	transactions, offsetCommits                  *prometheus.CounterVec
 	polls, pollFailures, overruns                *prometheus.CounterVec
 	restarts, warnings                           *prometheus.CounterVec
+	sessionMessages, sessionConnections          *prometheus.CounterVec
 	commitSeconds, pollSeconds                   *prometheus.HistogramVec
 	newest                                       *prometheus.GaugeVec
 	scriptCounts                                 *prometheus.CounterVec
@@ -70,6 +71,8 @@ func NewMetrics(version Version) *Metrics {
 	m.overruns = counter("poll_overruns_total", "Polls that took longer than every.")
 	m.warnings = counter("warnings_total", "Warnings of the engine.", "code")
 	m.scriptCounts = counter("script_count_total", "What scripts count with metrics.count, each time that they ran.", "name")
+	m.sessionMessages = counter("mqtt_messages_total", "Messages of MQTT by what became of them: received (again after a reconnect), acknowledged, redelivery (the broker sends them again), invalid, failed, dropped.", "outcome")
+	m.sessionConnections = counter("mqtt_connections_total", "Connections to the MQTT broker: made, and lost or not made.", "outcome")
 	m.commitSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "flechtwerk_commit_seconds",
 		Help:    "Time from the beginning of a committed transaction to its confirmed end.",
@@ -211,8 +214,11 @@ func (m *Metrics) Watch(status func() engine.Status, state func() store.Metrics)
 			[]string{"pipeline", "stage", "phase"}, nil),
 		configs: prometheus.NewDesc("flechtwerk_configs", "Configs of extractors that this process polls, by state.",
 			[]string{"pipeline", "stage", "state"}, nil),
-		disk:   prometheus.NewDesc("flechtwerk_state_store_bytes", "Bytes of the local state store on disk.", nil, nil),
-		memory: prometheus.NewDesc("flechtwerk_state_store_memory_bytes", "Bytes of memory that the local state store holds for its cache and write buffers.", nil, nil),
+		connected: prometheus.NewDesc("flechtwerk_mqtt_connected", "1 while the session with the MQTT broker is connected.", []string{"pipeline", "stage"}, nil),
+		held:      prometheus.NewDesc("flechtwerk_mqtt_inbox_messages", "Messages of MQTT that have arrived and are not acknowledged.", []string{"pipeline", "stage"}, nil),
+		heldBytes: prometheus.NewDesc("flechtwerk_mqtt_inbox_bytes", "Bytes of messages of MQTT that have arrived and are not acknowledged.", []string{"pipeline", "stage"}, nil),
+		disk:      prometheus.NewDesc("flechtwerk_state_store_bytes", "Bytes of the local state store on disk.", nil, nil),
+		memory:    prometheus.NewDesc("flechtwerk_state_store_memory_bytes", "Bytes of memory that the local state store holds for its cache and write buffers.", nil, nil),
 	})
 }
 
@@ -223,10 +229,11 @@ type engineCollector struct {
 	status                       func() engine.Status
 	state                        func() store.Metrics
 	tasks, configs, disk, memory *prometheus.Desc
+	connected, held, heldBytes   *prometheus.Desc
 }
 
 func (c *engineCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.tasks, c.configs, c.disk, c.memory} {
+	for _, d := range []*prometheus.Desc{c.tasks, c.configs, c.disk, c.memory, c.connected, c.held, c.heldBytes} {
 		ch <- d
 	}
 }
@@ -249,6 +256,15 @@ func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
 		if s.Kind != "extractor" {
 			continue
 		}
+		if session := s.Session; session != nil {
+			up := 0.0
+			if session.Connected {
+				up = 1
+			}
+			gauge(c.connected, up, s.Pipeline, s.Stage)
+			gauge(c.held, float64(session.Held), s.Pipeline, s.Stage)
+			gauge(c.heldBytes, float64(session.HeldBytes), s.Pipeline, s.Stage)
+		}
 		states := map[engine.ConfigState]int{}
 		for _, config := range s.Configs {
 			states[config.State]++
@@ -257,4 +273,26 @@ func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.configs, float64(states[engine.ConfigBackingOff]), s.Pipeline, s.Stage, "backing_off")
 		gauge(c.configs, float64(states[engine.ConfigFailed]), s.Pipeline, s.Stage, "failed")
 	}
+}
+
+// sessionMetrics are the children of one stage's MQTT session.
+type sessionMetrics struct {
+	received, acknowledged, redelivery, connects, disconnects prometheus.Counter
+	outcomes                                                  map[string]prometheus.Counter
+}
+
+// session looks the counters of a session up, so that a rate over them knows zero from the start.
+func (m *Metrics) session(pipeline, stage string) *sessionMetrics {
+	s := &sessionMetrics{
+		received:     m.sessionMessages.WithLabelValues(pipeline, stage, "received"),
+		acknowledged: m.sessionMessages.WithLabelValues(pipeline, stage, "acknowledged"),
+		redelivery:   m.sessionMessages.WithLabelValues(pipeline, stage, "redelivery"),
+		connects:     m.sessionConnections.WithLabelValues(pipeline, stage, "made"),
+		disconnects:  m.sessionConnections.WithLabelValues(pipeline, stage, "lost"),
+		outcomes:     map[string]prometheus.Counter{},
+	}
+	for _, outcome := range []string{"invalid", "failed", "dropped"} {
+		s.outcomes[outcome] = m.sessionMessages.WithLabelValues(pipeline, stage, outcome)
+	}
+	return s
 }

@@ -85,7 +85,7 @@ func (p *program) run(ctx context.Context, paths []string, f runFlags) error {
 		ShutdownTimeout: settings.ShutdownTimeout,
 		InstanceID:      settings.InstanceID,
 		CreateTopics:    f.dev,
-		Handlers:        compiled.handlers(time.Now, log, metrics),
+		Handlers:        compiled.handlers(wiring{now: time.Now, log: log, lines: lines, metrics: metrics, batchRecords: settings.BatchRecords, batchBytes: settings.BatchBytes}),
 		Events:          engine.Tee(lines.Events(), metrics.Events()),
 		Now:             time.Now,
 	})

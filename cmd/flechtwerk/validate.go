@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/flechtwerk/flechtwerk/connectors/mqtt"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 )
 
@@ -44,6 +45,7 @@ func (p *program) load(paths []string, noEnv bool, w io.Writer, say saying) (*pi
 	compiled, more := compile(set)
 	problems = append(problems, more...)
 	problems = append(problems, set.CheckScripts(compiled.facts)...)
+	problems = append(problems, set.CheckSessions(pipeline.SessionRules{Filter: mqtt.CheckFilter, Overlap: mqtt.Overlap})...)
 	problems.Sort()
 	failed := problems.Failed()
 	if p.flags.quiet {

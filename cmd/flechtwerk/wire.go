@@ -50,11 +50,13 @@ func compile(set *pipeline.Set) (*bodies, pipeline.Problems) {
 
 func compileBody(set *pipeline.Set, s pipeline.Stage) (*script.Program, pipeline.Problems) {
 	kind := script.Transform
-	if s.Extractor != nil {
-		kind = script.Poll
+	if x := s.Extractor; x != nil {
+		if kind = script.Poll; x.Relay.Present() {
+			kind = script.Relay
+		}
 	}
 	body := s.Body()
-	program, err := script.Compile(script.Source{Kind: kind, Body: body.Text, Module: body.Module, Functions: s.Pipeline.Functions, Read: set.Script})
+	program, err := script.Compile(script.Source{Kind: kind, Body: body.Text, Module: body.Module, Push: s.Extractor != nil && s.Extractor.MQTT != nil, Functions: s.Pipeline.Functions, Read: set.Script})
 	if err == nil {
 		return program, nil
 	}
@@ -78,8 +80,19 @@ func (b *bodies) facts(s pipeline.Stage) (pipeline.Facts, bool) {
 	return pipeline.Facts{YieldsMessage: program.YieldsMessage(), NamesState: program.NamesState(), NamesConfigs: program.NamesConfigs()}, true
 }
 
+// wiring is what stages are wired to.
+type wiring struct {
+	now          func() time.Time
+	log          *slog.Logger
+	lines        *eventLog
+	metrics      *Metrics
+	batchRecords int // of one transaction, at most
+	batchBytes   int
+}
+
 // handlers is the table from what a stage says to what runs it.
-func (b *bodies) handlers(now func() time.Time, log *slog.Logger, metrics *Metrics) engine.Handlers {
+func (b *bodies) handlers(w wiring) engine.Handlers {
+	now, log, metrics := w.now, w.log, w.metrics
 	return engine.Handlers{
 		Transform: func(p *pipeline.Pipeline, t *pipeline.Transformer) (engine.Body, error) {
 			program := b.programs[&t.Transform]
@@ -109,6 +122,9 @@ func (b *bodies) handlers(now func() time.Time, log *slog.Logger, metrics *Metri
 				return nil, err
 			}
 			return program.NewSource(env)
+		},
+		Session: func(p *pipeline.Pipeline, x *pipeline.Extractor, instance string, arrivals *engine.Arrivals) (stream.Session, error) {
+			return b.session(p, x, instance, arrivals, w)
 		},
 	}
 }

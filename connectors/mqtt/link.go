@@ -19,8 +19,6 @@ const (
 	connectTimeout = 30 * time.Second
 	requestTimeout = 30 * time.Second
 	closeTimeout   = time.Second
-	// sessionExpiry is how long the broker keeps the session of an instance that is away, in seconds.
-	sessionExpiry = 24 * 60 * 60
 	// filtersPerPacket keeps SUBSCRIBE packets at a size that any broker takes.
 	filtersPerPacket = 100
 )
@@ -60,7 +58,7 @@ func (s *Session) open(ctx context.Context) (*link, error) {
 		OnServerDisconnect: func(d *paho.Disconnect) { l.end(endedConnection(d, s.config.ClientID)) },
 		OnClientError:      l.end,
 	})
-	expiry, maximum, packet := uint32(sessionExpiry), uint16(s.config.ReceiveMaximum), uint32(min(s.config.InboxBytes, 256<<20))
+	expiry, maximum, packet := uint32(s.config.SessionExpiry/time.Second), uint16(s.config.ReceiveMaximum), uint32(min(s.config.InboxBytes, 256<<20))
 	connect := &paho.Connect{
 		ClientID:   s.config.ClientID,
 		KeepAlive:  uint16(s.config.KeepAlive / time.Second),

@@ -29,6 +29,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"sync"
@@ -51,6 +52,8 @@ type Config struct {
 	ClientID string
 	// KeepAlive is the longest silence that the broker should accept, in whole seconds; 30 s if 0.
 	KeepAlive time.Duration
+	// SessionExpiry is how long the broker keeps the session of an instance that is away, in whole seconds; 24 h if 0.
+	SessionExpiry time.Duration
 
 	// Filters are the topic filters of a config. Filters of all configs together must not overlap.
 	Filters func(stream.Config) ([]string, error)
@@ -196,6 +199,7 @@ func New(config Config) (*Session, error) {
 		config.Password, _ = u.User.Password()
 	}
 	orDefault(&config.KeepAlive, 30*time.Second)
+	orDefault(&config.SessionExpiry, 24*time.Hour)
 	orDefault(&config.InboxMessages, 10_000)
 	orDefault(&config.InboxBytes, 64<<20)
 	orDefault(&config.ReceiveMaximum, min(1000, config.InboxMessages))
@@ -212,6 +216,8 @@ func New(config Config) (*Session, error) {
 		return nil, fmt.Errorf("mqtt client id: it has 1 to %d bytes", maxTopic)
 	case config.KeepAlive%time.Second != 0 || config.KeepAlive < time.Second || config.KeepAlive > 65535*time.Second:
 		return nil, errors.New("mqtt keep alive: whole seconds, 1s to 65535s")
+	case config.SessionExpiry%time.Second != 0 || config.SessionExpiry < time.Second || config.SessionExpiry/time.Second > math.MaxUint32-1:
+		return nil, errors.New("mqtt session expiry: whole seconds, 1s to 136 years")
 	case config.ReceiveMaximum < 1 || config.ReceiveMaximum > 65535:
 		return nil, errors.New("mqtt receive maximum: 1 to 65535")
 	case config.InboxMessages < config.ReceiveMaximum:

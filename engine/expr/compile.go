@@ -3,6 +3,7 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -359,22 +360,26 @@ var rootNames = map[string]struct {
 	types types
 	eval  func(*Env) Value
 }{
-	"key":       {tAny, func(env *Env) Value { return formatted(env.Key, env.KeyFormat) }},
-	"value":     {tAny, func(env *Env) Value { return formatted(env.Value, env.ValueFormat) }},
-	"headers":   {tMap, (*Env).headers},
-	"timestamp": {tNumber, func(env *Env) Value { return intValue(env.Timestamp) }},
-	"topic":     {tText, func(env *Env) Value { return textValue(env.Topic) }},
-	"partition": {tNumber, func(env *Env) Value { return intValue(int64(env.Partition)) }},
-	"offset":    {tNumber, func(env *Env) Value { return intValue(env.Offset) }},
-	"vars":      {tAny, func(env *Env) Value { return env.Vars.root }},
-	"config":    {tAny, func(env *Env) Value { return env.Config.root }},
-	"state":     {tAny, func(env *Env) Value { return env.State.root }},
-	"now":       {tNumber, func(env *Env) Value { return intValue(env.Now) }},
-	"body":      {tAny, func(env *Env) Value { return env.Body.root }},
-	"status":    {tNumber, func(env *Env) Value { return intValue(int64(env.Status)) }},
-	"item":      {tAny, func(env *Env) Value { return formatted(env.Value, env.ValueFormat) }},
-	"index":     {tNumber, func(env *Env) Value { return intValue(env.Index) }},
-	"page":      {tMap, (*Env).page},
+	"key":        {tAny, func(env *Env) Value { return formatted(env.Key, env.KeyFormat) }},
+	"value":      {tAny, func(env *Env) Value { return formatted(env.Value, env.ValueFormat) }},
+	"headers":    {tMap, (*Env).headers},
+	"levels":     {tList, (*Env).levels},
+	"qos":        {tNumber, func(env *Env) Value { return intValue(int64(env.QoS)) }},
+	"retained":   {tBool, func(env *Env) Value { return boolValue(env.Retained) }},
+	"properties": {tMap, func(env *Env) Value { return env.pairs(env.Properties) }},
+	"timestamp":  {tNumber, func(env *Env) Value { return intValue(env.Timestamp) }},
+	"topic":      {tText, func(env *Env) Value { return textValue(env.Topic) }},
+	"partition":  {tNumber, func(env *Env) Value { return intValue(int64(env.Partition)) }},
+	"offset":     {tNumber, func(env *Env) Value { return intValue(env.Offset) }},
+	"vars":       {tAny, func(env *Env) Value { return env.Vars.root }},
+	"config":     {tAny, func(env *Env) Value { return env.Config.root }},
+	"state":      {tAny, func(env *Env) Value { return env.State.root }},
+	"now":        {tNumber, func(env *Env) Value { return intValue(env.Now) }},
+	"body":       {tAny, func(env *Env) Value { return env.Body.root }},
+	"status":     {tNumber, func(env *Env) Value { return intValue(int64(env.Status)) }},
+	"item":       {tAny, func(env *Env) Value { return formatted(env.Value, env.ValueFormat) }},
+	"index":      {tNumber, func(env *Env) Value { return intValue(env.Index) }},
+	"page":       {tMap, (*Env).page},
 }
 
 func (env *Env) page() Value {
@@ -399,11 +404,21 @@ func formatted(b []byte, format Format) Value {
 	}
 }
 
-// headers is the map of all headers; of those with one name the last counts.
-func (env *Env) headers() Value {
+func (env *Env) levels() Value {
+	items := make([]Value, len(env.Levels))
+	for i, level := range env.Levels {
+		items[i] = textValue(level)
+	}
+	return listValue(items)
+}
+
+func (env *Env) headers() Value { return env.pairs(env.Headers) }
+
+// pairs is the map of all headers or properties; of those with one name the last counts.
+func (env *Env) pairs(walk iter.Seq2[string, []byte]) Value {
 	b := &box{names: []string{}}
-	if env.Headers != nil {
-		for name, value := range env.Headers {
+	if walk != nil {
+		for name, value := range walk {
 			if !env.spend(costVisit + len(name)) {
 				break
 			}

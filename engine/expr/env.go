@@ -63,6 +63,13 @@ type Env struct {
 	Config, State Doc
 	ConfigKey     string
 
+	// How a message of MQTT came (scope Delivery), beside what a record has. Properties walks over its user properties in
+	// their order; nil is none.
+	Levels     []string
+	QoS        int
+	Retained   bool
+	Properties iter.Seq2[string, []byte]
+
 	// The answer (scope Response), whose headers are in Headers. An item of it (scope Item) is in Value, ValueFormat and
 	// Members, as a record's value is. What is said of all its items (scope Page) is in Page.
 	Body   Doc

@@ -18,6 +18,10 @@ var (
 	Response = Scope{names: []string{"body", "headers", "status", "config", "state", "vars", "now"}}
 	Item     = Scope{names: []string{"item", "index", "body", "headers", "status", "config", "state", "vars", "now"}}
 	Page     = Scope{names: []string{"page", "body", "headers", "status", "config", "state", "vars", "now"}}
+	// Delivery is the scope of what is said of a message of MQTT.
+	Delivery = Scope{names: []string{"key", "value", "headers", "timestamp", "topic", "levels", "qos", "retained", "properties", "config", "vars", "now"}}
+	// Forms is the scope of what a config makes of texts that stand for all of its messages.
+	Forms = Scope{names: []string{"config", "vars", "now"}}
 	// Choice is the scope of what chooses an extractor's configs, before they have a state: the same config is chosen
 	// always or never.
 	Choice = Scope{names: []string{"config", "vars"}}

@@ -135,11 +135,7 @@ func (d *draft) body(item *Item[TransformerSpec], what string) {
 	transform, message := stage.key("transform"), stage.key("message")
 	switch {
 	case transform != nil && message != nil:
-		later := transform
-		if message.line > transform.line {
-			later = message
-		}
-		d.report(later, "stage.two_bodies", what+" has a `transform` and a `message`", "write the Message in the script, or leave the script out")
+		d.report(second(transform, message), "stage.two_bodies", what+" has a `transform` and a `message`", "write the Message in the script, or leave the script out")
 	case !slices.ContainsFunc([]string{"transform", "message", "aggregate", "sink", "on_timer"}, stage.has):
 		d.report(item.key, "stage.no_body", what+" has neither `transform:` nor `message:`, so nothing becomes of a record", "write one of them")
 	}

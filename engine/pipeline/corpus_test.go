@@ -1,12 +1,15 @@
 package pipeline
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -38,9 +41,28 @@ func namesOf(s Stage) (Facts, bool) {
 		NamesConfigs: strings.Contains(text, "configs")}, true
 }
 
+// filterRules stand for those of a connector.
+var filterRules = SessionRules{
+	Filter: func(filter string) error {
+		if i := strings.Index(filter, "#"); i >= 0 && i < len(filter)-1 {
+			return errors.New("# stands at the end")
+		}
+		return nil
+	},
+	Overlap: func(filters []string) error {
+		for i, f := range filters {
+			if slices.Contains(filters[:i], f) {
+				return fmt.Errorf("%s is there twice", f)
+			}
+		}
+		return nil
+	},
+}
+
 func loadAll(paths []string, o Options) (*Set, Problems) {
 	set, problems := Load(paths, o)
 	problems = append(problems, set.CheckScripts(namesOf)...)
+	problems = append(problems, set.CheckSessions(filterRules)...)
 	problems.Sort()
 	return set, problems
 }
@@ -166,6 +188,22 @@ func describe(set *Set) string {
 			}
 			if e.HTTP != nil {
 				describeHTTP(&b, e)
+				continue
+			}
+			if m := e.MQTT; m != nil {
+				fmt.Fprintf(&b, "    mqtt %s user=%q client_id=%q qos=%d shared=%t format=%s keep_alive=%s session_expiry=%s receive_maximum=%d inbox=%d/%d leave=%t topics=%d\n", m.Broker, m.User, m.ClientID, m.QoS, m.Shared, m.Format,
+					m.KeepAlive, m.SessionExpiry, m.ReceiveMaximum, m.InboxMessages, m.InboxBytes, m.Leave, len(m.Topics))
+				for i := range e.Configs {
+					filters, err := e.TopicsOf(p, &e.Configs[i], time.UnixMilli(0))
+					fmt.Fprintf(&b, "    topics of %s: %v %v\n", e.Configs[i].Key, filters, err)
+				}
+				if m.TLS != nil {
+					fmt.Fprintf(&b, "    tls %+v\n", *m.TLS)
+				}
+				fmt.Fprintf(&b, "    require %v filter=%t message=%t dead letters %v\n", e.Require, e.Filter != nil, e.Message != nil, []bool{e.InvalidTo != nil, e.ErrorTo != nil})
+				if e.Relay.Present() {
+					fmt.Fprintf(&b, "    relay module=%t %s\n", e.Relay.Module, describeText(e.Relay.Line, e.Relay.Column, e.Relay.Text.Text))
+				}
 				continue
 			}
 			fmt.Fprintf(&b, "    poll module=%t %s\n", e.Poll.Module, describeText(e.Poll.Line, e.Poll.Column, e.Poll.Text.Text))

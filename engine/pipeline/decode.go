@@ -102,7 +102,7 @@ func (d *decoder) unknown(n, key *node, what string, place reflect.Type, fields 
 	if subject == "" {
 		subject = "the pipeline"
 	}
-	if why, ok := later[place.Name()][key.text]; ok {
+	if why, ok := laterKeys[place.Name()][key.text]; ok {
 		n.meant = append(n.meant, key.text)
 		d.report(key, "not_supported", fmt.Sprintf("`%s` is not supported yet", key.text), why)
 		return
@@ -126,16 +126,15 @@ func (d *decoder) unknown(n, key *node, what string, place reflect.Type, fields 
 	d.report(key, "field.unknown", fmt.Sprintf("%s has no field %q", subject, key.text), hint)
 }
 
-// later are the keys of the language that nothing acts on yet, by the Spec type that would have them.
-var later = map[string]map[string]string{
+// laterKeys are the keys of the language that nothing acts on yet, by the Spec type that would have them.
+var laterKeys = map[string]map[string]string{
 	"Spec":      {"import": ""},
 	"TopicSpec": {"schema": "", "check": ""},
 	"DefaultsSpec": {
 		"schema": "", "check": "", "seed": "a seed belongs to one topic",
 	},
 	"ExtractorSpec": {
-		"mqtt": "", "relay": "use `message:`",
-		"functions": "write `functions:` at the top of the pipeline", "metrics": "", "on_stop": "",
+		"functions": "write `functions:` at the top of the pipeline", "metrics": "", "on_stop": "write it under `mqtt:`",
 	},
 	"TransformerSpec": {
 		"order": "", "max_idle": "", "maps": "", "ttl": "", "timestamp": "", "group_by": "",

@@ -85,12 +85,13 @@ var explanations = map[string]Explanation{
 	"topic.collision":        {Error, "Kafka takes `.` and `_` for the same in the names of its metrics, and refuses a topic whose name differs from another one only in them."},
 	"topic.partitions":       {Error, "All inputs of a transformer have the same partition count, because one task reads the same partition of each, and its state belongs to that partition."},
 	"topic.input_and_config": {Error, "A topic is either an input of a stage, read record by record, or a config topic, read as a whole."},
+	"topic.dead_letters":     {Error, "A dead letter has the bytes of what came, which may be no JSON and no text, so that its topic takes any: `value: bytes`, and `key: string` or `key: bytes`."},
 	"topic.undeclared":       {Warning, "A topic need not be declared if it exists. This one is nearly spelt like a declared one that no stage uses, so it may be misspelt."},
 
 	"stage.none":          {Error, "A pipeline has at least one stage, or declares topics."},
 	"stage.no_input":      {Error, "A transformer reads topics: `input_topics:` names them."},
-	"stage.no_source":     {Error, "An extractor reads something: `poll:` is a script that does, `http:` a request."},
-	"stage.two_sources":   {Error, "An extractor reads one thing: by a script (`poll:`) or by a request (`http:`)."},
+	"stage.no_source":     {Error, "An extractor reads something: `poll:` is a script that does, `http:` a request, and `mqtt:` a session that brings messages."},
+	"stage.two_sources":   {Error, "An extractor reads one thing: by a script (`poll:`), by a request (`http:`), or by a session (`mqtt:`)."},
 	"stage.no_body":       {Error, "A stage says what becomes of a record by a script (`transform:`, `relay:`) or by expressions (`message:`)."},
 	"stage.two_bodies":    {Error, "What becomes of a record is said by a script or by a `message:`, not by both."},
 	"stage.two_schedules": {Error, "An extractor polls at a distance in time (`every:`) or by the clock (`cron:`), not both."},
@@ -108,6 +109,9 @@ var explanations = map[string]Explanation{
 	"http.no_body":        {Error, "Only a body of one document is there as a whole. Rows of CSV, lines and pieces of a file that grows come one by one."},
 	"http.hole":           {Error, "A template of the request fails for a config that stands in the file, with the state that a config begins with. Mostly a hole gives nothing: say what stands there with `??`."},
 	"message.topic":       {Error, "The topic of a `message:` is one of the stage's `output_topics`. Without `topic:` it is the only one."},
+
+	"mqtt.broker": {Error, "A broker is written as mqtt://host:1883, or mqtts://host:8883 for an encrypted connection. The port may be left out."},
+	"mqtt.filter": {Error, "A topic filter has levels between slashes; + stands for one whole level, and # at the end for any number. No two filters of a stage may match the same topic, over all of its configs: a broker would send such a message twice."},
 
 	"state.unused":       {Error, "The stage declares state, or says what it becomes, and nothing in it reads `state`."},
 	"state_key.constant": {Warning, "State belongs to a partition and a key. A constant key is one state for each partition, so that a count over all records is not one number."},

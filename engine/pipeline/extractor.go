@@ -14,7 +14,7 @@ func (d *draft) extractor(item *Item[ExtractorSpec]) {
 	spec, stage, what := &item.Value, item.value, "extractors."+item.Name
 	e := &Extractor{
 		Name: item.Name, ApplicationID: d.applicationID(&spec.ApplicationID, item.key), Every: spec.Every.Duration, Schedule: spec.Cron.Schedule,
-		Tokens: 1, Workers: DefaultWorkers, Enrich: spec.Enrich.Body, Poll: spec.Poll.Body, OutputTopics: d.topicsOf(&spec.OutputTopics),
+		Tokens: 1, Workers: DefaultWorkers, Enrich: spec.Enrich.Body, Poll: spec.Poll.Body, Relay: spec.Relay.Body, OutputTopics: d.topicsOf(&spec.OutputTopics),
 		Initial: spec.State.JSON, Timeout: PollTimeout, OnInvalid: spec.OnInvalid.Value, OnError: spec.OnError.Value, Retry: spec.OnError.Retry,
 		Place: Place{d.src.file, item.key.line, item.key.column}, item: item,
 	}
@@ -34,20 +34,19 @@ func (d *draft) extractor(item *Item[ExtractorSpec]) {
 		if k := stage.key("tokens"); k != nil {
 			d.report(k, "field.no_effect", "`tokens` has no effect beside `config_topics`, whose partition count decides", "remove it")
 		}
-		d.sameTokens(e, spec)
-	} else if k := stage.key("on_invalid"); k != nil {
+		if spec.MQTT == nil {
+			d.sameTokens(e, spec)
+		}
+	} else if k := stage.key("on_invalid"); k != nil && spec.MQTT == nil {
 		d.report(k, "field.no_effect", "`on_invalid` has no effect without `config_topics`; the configs of the file are checked before anything runs", "remove it")
 	}
 	d.source(stage, what)
 	if every, cron := stage.key("every"), stage.key("cron"); every != nil && cron != nil {
-		later := every
-		if cron.line > every.line || cron.line == every.line && cron.column > every.column {
-			later = cron
-		}
-		d.report(later, "stage.two_schedules", what+" has an `every` and a `cron`", "one of them says when to poll")
+		d.report(second(every, cron), "stage.two_schedules", what+" has an `every` and a `cron`", "one of them says when to poll")
 	}
 	scope := d.scope(expr.Config)
 	e.EveryExpr = d.every(e, scope)
+	d.mqtt(e, item, what)
 	e.Where = d.compile(&e.expressions, &spec.Where, d.scope(expr.Choice), expr.Condition)
 	d.http(e, item)
 	d.configs(e, what)
@@ -64,9 +63,9 @@ func (d *draft) source(stage *node, what string) {
 	case len(given) > 1:
 		d.report(given[1], "stage.two_sources", fmt.Sprintf("%s has `%s` and `%s`", what, given[0].text, given[1].text), "write one stage for each")
 	case !slices.ContainsFunc([]string{"poll", "http", "mqtt"}, stage.has):
-		d.report(stage.head, "stage.no_source", fmt.Sprintf("%s has neither `poll:` nor `http:`, so it reads nothing", what), "write the script that reads after `poll: |`, or a request under `http:`")
+		d.report(stage.head, "stage.no_source", fmt.Sprintf("%s has neither `poll:` nor `http:` nor `mqtt:`, so it reads nothing", what), "write the script that reads after `poll: |`, or a request under `http:`")
 	case stage.has("poll"):
-		for _, key := range []string{"records", "message", "cursor"} {
+		for _, key := range []string{"records", "message", "relay", "cursor"} {
 			if k := stage.key(key); k != nil {
 				d.report(k, "field.no_effect", fmt.Sprintf("`%s` has no effect with a `poll`", key), "the script says it: `yield Message({…})` and `yield State({…})`")
 			}

@@ -53,9 +53,10 @@ type Policy uint8
 
 // The policies.
 const (
-	Fail  Policy = iota // the process ends with exit status 1 and no offset moves
-	Skip                // the record, the poll or the config is passed over
-	Retry               // it is tried again after a pause; nothing commits meanwhile
+	Fail       Policy = iota // the process ends with exit status 1 and no offset moves
+	Skip                     // the record, the poll or the config is passed over
+	Retry                    // it is tried again after a pause; nothing commits meanwhile
+	DeadLetter               // it is written to a topic of dead letters, in the same transaction as what stood beside it
 )
 
 func (p Policy) String() string {
@@ -64,6 +65,8 @@ func (p Policy) String() string {
 		return "skip"
 	case Retry:
 		return "retry"
+	case DeadLetter:
+		return "dlq"
 	default:
 		return "fail"
 	}
@@ -89,6 +92,7 @@ func (b *Body) Present() bool { return b.File != "" }
 const (
 	TransformTimeout   = 30 * time.Second
 	PollTimeout        = 5 * time.Minute
+	RelayTimeout       = 30 * time.Second
 	DefaultWorkers     = 16
 	DefaultConcurrency = 64
 )
@@ -139,20 +143,30 @@ type Extractor struct {
 	// Where tells which configs of ConfigTopics are the stage's own, in scope expr.Choice, of a config that ConfigSpec.Fill has
 	// filled and before ConfigSpec.Check; nil is all of them. A config on which it fails is an invalid one.
 	Where *expr.Expr
-	// OnInvalid is Fail or Skip, for each config of ConfigTopics on its own.
+	// OnInvalid is Fail or Skip, for each config of ConfigTopics on its own, and also DeadLetter for MQTT messages.
 	OnInvalid Policy
+	// InvalidTo and ErrorTo are the topics of DeadLetter policies, else nil.
+	InvalidTo, ErrorTo *Topic
 	// Enrich completes a config after ConfigSpec.Check: the body sees `config`, and the object that it returns takes its place.
 	Enrich Body
 	// Tokens is into how many units of work the configs are spread; 0 with ConfigTopics, whose partition count it then is.
 	Tokens int
 	// Workers is how many polls may run at once.
 	Workers int
-	// Poll is the script that reads, HTTP the request that does; one of them is there.
+	// Poll is the script that reads, HTTP the request that does, MQTT the session that brings messages; one of them is there.
+	// A stage with MQTT has no Every, no Initial, no tokens and no workers.
 	Poll Body
 	HTTP *HTTP
+	MQTT *MQTT
+	// Require are the members that the payload of an MQTT message must have.
+	Require []Required
+	// Filter tells which MQTT messages are wanted, in scope expr.Delivery; nil is all of them.
+	Filter *expr.Expr
+	// Relay is the script that says what becomes of what has been read, in place of Message.
+	Relay Body
 	// Records is the list of records in an answer, in scope expr.Response; nil leaves it to the format of the answer.
 	Records *expr.Expr
-	// Message is what a record of an answer becomes, in scope expr.Item.
+	// Message is what a record of an answer becomes, in scope expr.Item, or an MQTT message, in scope expr.Delivery.
 	Message *expr.Message
 	// Cursor is what the state becomes with a page.
 	Cursor       []CursorField

@@ -10,9 +10,16 @@ import (
 type InvalidPolicy struct {
 	leaf
 	Value Policy
+	To    Text // of DeadLetter
 }
 
 func (p *InvalidPolicy) decode(d *decoder, n *node, what string) bool {
+	if isLetter, ok := d.deadLetter(n, what, &p.To); isLetter {
+		if ok {
+			p.node, p.Value = n, DeadLetter
+		}
+		return ok
+	}
 	word, ok := d.policy(n, what, []string{"fail", "skip"}, []string{"dlq", "value"})
 	if ok {
 		p.node, p.Value = n, policyOf(word)
@@ -40,14 +47,37 @@ type PollPolicy struct {
 	leaf
 	Value Policy
 	Retry Backoff
+	To    Text // of DeadLetter
 }
 
 func (p *PollPolicy) decode(d *decoder, n *node, what string) (ok bool) {
+	if isLetter, ok := d.deadLetter(n, what, &p.To); isLetter {
+		if ok {
+			p.node, p.Value = n, DeadLetter
+		}
+		return ok
+	}
 	p.Value, p.Retry, ok = d.retryPolicy(n, what, nil)
 	if ok {
 		p.node = n
 	}
 	return ok
+}
+
+// deadLetter reads { dlq: topic }. It answers false first for anything else.
+func (d *decoder) deadLetter(n *node, what string, to *Text) (isLetter, ok bool) {
+	value := n.find("dlq")
+	if value == nil || !strings.HasPrefix(what, "extractors.") {
+		return false, false
+	}
+	ok = true
+	for _, e := range n.entries {
+		if e.key.text != "dlq" {
+			d.report(e.key, "field.unknown", fmt.Sprintf("%s has no field %q beside `dlq`", what, e.key.text), "it has one policy")
+			ok = false
+		}
+	}
+	return true, to.decode(d, value, what+".dlq") && ok
 }
 
 func policyOf(word string) Policy {

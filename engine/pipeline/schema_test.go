@@ -69,6 +69,9 @@ var (
 var retrySchema = any1(words("fail", "skip", "retry"), schema{{"type", "object"}, {"additionalProperties", false}, {"required", []string{"retry"}},
 	{"properties", schema{{"retry", schema{{"type", "string"}, {"pattern", `^[0-9]+(ms|s|m|h|d) *\.\. *[0-9]+(ms|s|m|h|d)$|\$\{`}}}}}})
 
+// dlqSchema is that of the policies that know dead letters.
+var dlqSchema = schema{{"type", "object"}, {"additionalProperties", false}, {"required", []string{"dlq"}}, {"properties", schema{{"dlq", textSchema}}}}
+
 func words(w ...string) schema { return any1(schema{{"enum", w}}, fromEnv) }
 
 func ref(name string) schema { return schema{{"$ref", "#/definitions/" + name}} }
@@ -81,10 +84,14 @@ var leafSchemas = map[reflect.Type]schema{
 	reflect.TypeFor[Object]():        {{"type", "object"}},
 	reflect.TypeFor[Settings]():      object(scalarSchema),
 	reflect.TypeFor[Format]():        words("json", "string", "bytes"),
-	reflect.TypeFor[InvalidPolicy](): words("fail", "skip"),
+	reflect.TypeFor[InvalidPolicy](): any1(words("fail", "skip"), dlqSchema),
 	reflect.TypeFor[RecordPolicy]():  retrySchema,
-	reflect.TypeFor[PollPolicy]():    retrySchema,
-	reflect.TypeFor[Every]():         {{"type", "string"}, {"pattern", `^[0-9]+(ms|s|m|h|d)$|\$\{|` + expressionText.String()}},
+	reflect.TypeFor[PollPolicy]():    any1(retrySchema, dlqSchema),
+	reflect.TypeFor[QoS]():           any1(schema{{"enum", []int{0, 1, 2}}}, fromEnv),
+	reflect.TypeFor[Stop]():          words("stay", "leave"),
+	reflect.TypeFor[Require](): any1(schema{{"type", "array"}, {"items", textSchema}, {"minItems", 1}},
+		append(object(words("any", "string", "number", "integer", "boolean", "object", "array")), member{"minProperties", 1})),
+	reflect.TypeFor[Every](): {{"type", "string"}, {"pattern", `^[0-9]+(ms|s|m|h|d)$|\$\{|` + expressionText.String()}},
 	reflect.TypeFor[Cron](): any1(textSchema, schema{{"type", "object"}, {"additionalProperties", false}, {"required", []string{"at"}},
 		{"properties", schema{{"at", textSchema}, {"zone", textSchema}}}}),
 	reflect.TypeFor[JSONSchema](): any1(schema{{"type", "object"}}, schema{{"type", "string"}, {"pattern", `\.json$|\$\{`}}),
@@ -136,7 +143,7 @@ type generator struct {
 
 func generate(t *testing.T) []byte {
 	t.Helper()
-	g := &generator{comments: comments(t, "spec.go", "httpspec.go"), definitions: schema{{"Leaves", leavesPattern}}}
+	g := &generator{comments: comments(t, "spec.go", "httpspec.go", "mqttspec.go"), definitions: schema{{"Leaves", leavesPattern}}}
 	root := schema{{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "Flechtwerk pipeline"}}
 	root = append(root, g.structure(reflect.TypeFor[Spec]())...)
 	root = append(root, member{"definitions", g.definitions})
@@ -185,8 +192,8 @@ func (g *generator) structure(t reflect.Type) schema {
 		out = append(out, member{"oneOf", []schema{{{"required", []string{"transform"}}}, {{"required", []string{"message"}}}}})
 	case reflect.TypeFor[ExtractorSpec]():
 		out = append(out, member{"allOf", []schema{
-			{{"oneOf", []schema{{{"required", []string{"every"}}}, {{"required", []string{"cron"}}}}}},
-			{{"oneOf", []schema{{{"required", []string{"poll"}}}, {{"required", []string{"http"}}}}}}}})
+			{{"oneOf", []schema{{{"required", []string{"every"}}}, {{"required", []string{"cron"}}}, {{"required", []string{"mqtt"}}}}}},
+			{{"oneOf", []schema{{{"required", []string{"poll"}}}, {{"required", []string{"http"}}}, {{"required", []string{"mqtt"}}}}}}}})
 	case reflect.TypeFor[BodySpec]():
 		out = append(out, oneOf("json", "form", "text"))
 	case reflect.TypeFor[AuthSpec]():

@@ -21,8 +21,12 @@ type Stage struct {
 
 // Body is the stage's script.
 func (s Stage) Body() *Body {
-	if s.Extractor != nil {
-		return &s.Extractor.Poll
+	switch e := s.Extractor; {
+	case e == nil:
+	case e.Relay.Present():
+		return &e.Relay
+	default:
+		return &e.Poll
 	}
 	return &s.Transformer.Transform
 }
@@ -32,7 +36,7 @@ func (s *Set) Scripted() []Stage {
 	var stages []Stage
 	for _, p := range s.Pipelines {
 		for _, e := range p.Extractors {
-			if e.Poll.Present() {
+			if e.Poll.Present() || e.Relay.Present() {
 				stages = append(stages, Stage{Pipeline: p, Extractor: e})
 			}
 		}

@@ -123,6 +123,11 @@ func (d *draft) near() {
 		for _, t := range slices.Concat(e.OutputTopics, e.ConfigTopics) {
 			used[t.Name] = true
 		}
+		for _, t := range []*Topic{e.InvalidTo, e.ErrorTo} {
+			if t != nil {
+				used[t.Name] = true
+			}
+		}
 	}
 	for _, tr := range d.pipe.Transformers {
 		for _, t := range slices.Concat(tr.InputTopics, tr.OutputTopics, tr.ConfigTopics) {

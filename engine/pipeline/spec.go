@@ -66,14 +66,14 @@ type SeedSpec struct {
 }
 
 // ExtractorSpec is a stage that reads something outside Kafka: it runs `poll`, or sends its `http` request, once per config per
-// cycle.
+// cycle, or takes what its `mqtt` session brings.
 type ExtractorSpec struct {
 	// The name of the stage in Kafka; by default the pipeline's name, a hyphen and the stage's name. A change strands the
 	// stage's state.
 	ApplicationID Text `json:"application_id" pattern:"name"`
 	// How long from the start of one poll of a config to the start of its next: a duration, or an expression over `config`,
 	// `state`, `vars` and `now` that gives a duration as text or a number of milliseconds.
-	Every Every `json:"every" need:"it says how often to poll" instead:"cron"`
+	Every Every `json:"every" need:"it says how often to poll" instead:"cron mqtt"`
 	// When each config is polled, in place of `every`: minute, hour, day of the month, month and day of the week, as cron has
 	// them, in UTC. As `{ at: "0 6 * * *", zone: Europe/Berlin }` in another time zone.
 	Cron Cron `json:"cron"`
@@ -96,7 +96,7 @@ type ExtractorSpec struct {
 	Tokens Count `json:"tokens"`
 	// How many polls may run at once in one process.
 	Workers Count `json:"workers" default:"16"`
-	// The topics that `poll` may yield Messages to.
+	// The topics that the stage may write to.
 	OutputTopics Names `json:"output_topics"`
 	// What `state` is for a config that has none yet.
 	State Object `json:"state"`
@@ -105,22 +105,35 @@ type ExtractorSpec struct {
 	// A request that is sent once per config and cycle, in place of `poll`. `records`, and `message` or `relay`, say what becomes
 	// of the answer.
 	HTTP *HTTPSpec `json:"http"`
+	// The messages of an MQTT broker as they come, in place of `poll`. `message` or `relay` say what becomes of each.
+	MQTT *MQTTSpec `json:"mqtt"`
+	// Members that the payload of a message of `mqtt` must have, by name with their type: any, string, number, integer, boolean,
+	// object or array. A list of names takes any value but null. What lacks one follows `on_invalid`.
+	Require Require `json:"require"`
+	// An expression that tells which messages of `mqtt` are wanted: `key`, `value`, `headers`, `timestamp`, `topic`, `levels`,
+	// `qos`, `retained`, `properties`, `config`, `vars` and `now` are in scope. The others are acknowledged and passed over.
+	Filter Expression `json:"filter"`
 	// An expression for the list of records in an answer, such as `body.items`. By default they are the elements of an answer
 	// that is a list, else the answer is the one record.
 	Records Expression `json:"records"`
-	// What a record becomes, without a script: every leaf is an expression.
+	// What a record or message becomes, without a script: every leaf is an expression. For `mqtt` it has the names of `filter`.
 	Message *MessageSpec `json:"message"`
+	// The script that says in place of `message` what becomes of each message of `mqtt`: `msg` and `config` are in scope. It has
+	// no state.
+	Relay Script `json:"relay"`
 	// What `state` becomes with a page of records, as names and expressions over `page.first`, `page.last`, `page.count`, `body`
 	// and `headers`. A member that gives nothing keeps its value.
 	Cursor Leaves `json:"cursor"`
-	// How long the script may take from a resume to its next yield of State or its end.
+	// How long the script may take: `poll` from a resume to its next yield of State or its end, `relay` for one message (30s).
 	Timeout Duration `json:"timeout" default:"5m"`
-	// What becomes of a config that is not what `config` demands: `fail` ends the process with exit status 1, `skip` leaves
-	// that config out.
+	// What becomes of a config that is not what `config` demands, and of a message of `mqtt` whose payload is not what `format`
+	// and `require` say: `fail` ends the process with exit status 1, `skip` leaves it out, and `{ dlq: topic }` writes the
+	// message to a topic of dead letters.
 	OnInvalid InvalidPolicy `json:"on_invalid" default:"fail"`
-	// What becomes of a poll that fails: `fail` ends the process with exit status 1, `skip` waits for the config's next poll,
-	// `{ retry: 1s..5m }` polls that config again after a pause that grows from the first length to the second; `retry` alone
-	// is `{ retry: 1s..5m }`.
+	// What becomes of a poll, or of a message of `mqtt`, that fails: `fail` ends the process with exit status 1. `skip` waits
+	// for the config's next poll, or passes over the message. `{ retry: 1s..5m }` polls that config again after a pause that
+	// grows from the first length to the second; `retry` alone is `{ retry: 1s..5m }`. `{ dlq: topic }` writes the message to a
+	// topic of dead letters.
 	OnError PollPolicy `json:"on_error" default:"fail"`
 }
 
