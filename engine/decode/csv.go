@@ -116,7 +116,14 @@ type Rows struct {
 	line             int // of the row read last, from 1
 	after            int // of the byte read next
 	fields           []Field
+	spans            []fieldSpan
 	unquoted         []byte
+}
+
+// fieldSpan is where a field stands in Rows.unquoted.
+type fieldSpan struct {
+	start, end int
+	quoted     bool
 }
 
 // NewRows reads the rows of a text; limit is the largest row in bytes. Of the table, only delimiter and quote count.
@@ -145,7 +152,15 @@ func (r *Rows) Next() ([]Field, error) {
 		}
 		r.fields, r.unquoted = r.fields[:0], r.unquoted[:0]
 		if r.quotes && bytes.IndexByte(line, r.quote) >= 0 {
-			return r.quoted()
+			if !r.oneLine(line) {
+				return r.quoted()
+			}
+			r.after++
+			w.use(n)
+			if len(r.fields) > MaxFields {
+				return nil, r.tooMany()
+			}
+			return r.fields, nil
 		}
 		r.after++
 		w.use(n)
@@ -172,16 +187,42 @@ func (r *Rows) tooMany() *Error {
 	return &Error{Code: CodeTooLarge, Line: r.line, Offset: -1, What: fmt.Sprintf("more than %d fields", MaxFields)}
 }
 
+// oneLine splits a row with quotes in it that ends where its line does. It answers false for any other, and for what is wrong.
+func (r *Rows) oneLine(line []byte) bool {
+	for {
+		if len(line) == 0 || line[0] != r.quote {
+			i := bytes.IndexByte(line, r.delimiter)
+			if i < 0 {
+				r.fields = append(r.fields, Field{Text: bytes.TrimSuffix(line, []byte{'\r'})})
+				return true
+			}
+			r.fields = append(r.fields, Field{Text: line[:i]})
+			line = line[i+1:]
+			continue
+		}
+		line = line[1:]
+		i := bytes.IndexByte(line, r.quote)
+		if i < 0 {
+			return false
+		}
+		if i+1 == len(line) || i+2 == len(line) && line[i+1] == '\r' {
+			r.fields = append(r.fields, Field{line[:i], true})
+			return true
+		}
+		if line[i+1] != r.delimiter {
+			return false // a doubled quote, or what is wrong
+		}
+		r.fields = append(r.fields, Field{line[:i], true})
+		line = line[i+2:]
+	}
+}
+
 // quoted reads a row byte by byte. What its fields are is copied, since reading on may move the window.
 func (r *Rows) quoted() ([]Field, error) {
 	w, at := r.window, 0
-	type span struct {
-		start, end int
-		quoted     bool
-	}
-	var spans []span
+	r.fields, r.spans = r.fields[:0], r.spans[:0]
 	for last := false; !last; {
-		field := span{start: len(r.unquoted)}
+		field := fieldSpan{start: len(r.unquoted)}
 		c, ok := w.byteAt(at)
 		if ok && c == r.quote {
 			field.quoted = true
@@ -216,12 +257,12 @@ func (r *Rows) quoted() ([]Field, error) {
 			at++
 		}
 		field.end = len(r.unquoted)
-		if spans = append(spans, field); len(spans) > MaxFields {
+		if r.spans = append(r.spans, field); len(r.spans) > MaxFields {
 			return nil, r.tooMany()
 		}
 	}
 	w.use(at)
-	for _, s := range spans {
+	for _, s := range r.spans {
 		r.fields = append(r.fields, Field{r.unquoted[s.start:s.end], s.quoted})
 	}
 	return r.fields, nil
@@ -369,8 +410,10 @@ func DecodeText(b []byte, invalid InvalidUTF8) (string, bool) {
 	switch {
 	case invalid == InvalidLatin1 && !ascii(b):
 		return windows1252(b), true
-	case invalid == InvalidError && !utf8.Valid(b):
+	case utf8.Valid(b):
+		return rawjson.View(b), true
+	case invalid == InvalidError:
 		return "", false
 	}
-	return validText(b), true
+	return replaced(b), true
 }

@@ -22,6 +22,7 @@ type document struct {
 	listed bool // the list has been read, or is being read
 	rest   []byte
 	scan   scan
+	checks checks
 }
 
 func newJSON(x *Items, w *window, c *Config) *document {
@@ -276,10 +277,18 @@ func (d *document) value(depth int) (int, error) {
 	if int64(n) > w.limit {
 		return 0, w.tooLarge()
 	}
-	if _, _, err := rawjson.Check(w.rest()[:n], nil); err != nil {
+	if err := d.checks.check(w.rest()[:n]); err != nil {
 		return 0, wrongJSON(err, w.base)
 	}
 	return n, nil
+}
+
+// checks proves texts to be JSON. It keeps room for their members, which nobody here asks for.
+type checks struct{ members []rawjson.Member }
+
+func (c *checks) check(json []byte) (err error) {
+	_, c.members, err = rawjson.Check(json, c.members[:0])
+	return err
 }
 
 func (d *document) wrong(at int, what string) error {

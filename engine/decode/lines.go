@@ -17,6 +17,7 @@ type ndjson struct {
 	window *window
 	depth  int
 	line   int
+	checks checks
 }
 
 func (r *ndjson) next() ([]byte, int, error) {
@@ -34,7 +35,7 @@ func (r *ndjson) next() ([]byte, int, error) {
 		if trimmed = bytes.TrimRight(trimmed, " \t\r"); len(trimmed) == 0 {
 			continue
 		}
-		if err := check(trimmed, r.depth, at); err != nil {
+		if err := r.check(trimmed, at); err != nil {
 			err.Line = r.line
 			return nil, 0, err
 		}
@@ -50,14 +51,14 @@ func inLine(err error, line int) error {
 	return err
 }
 
-// check proves that a text which begins at offset is JSON and not too deep.
-func check(json []byte, depth int, offset int64) *Error {
-	if _, _, err := rawjson.Check(json, nil); err != nil {
+// check proves that a line which begins at offset is JSON and not too deep.
+func (r *ndjson) check(json []byte, offset int64) *Error {
+	if err := r.checks.check(json); err != nil {
 		return wrongJSON(err, offset)
 	}
-	if depth < rawjson.MaxDepth {
+	if r.depth < rawjson.MaxDepth {
 		s := scan{}
-		if _, err := s.run(json, depth); err != nil {
+		if _, err := s.run(json, r.depth); err != nil {
 			err.Offset += offset
 			return err
 		}
@@ -134,11 +135,8 @@ func appendText(dst, b []byte, invalid InvalidUTF8) ([]byte, bool) {
 	return rawjson.AppendString(dst, text), true
 }
 
-// validText is b as a string that may share its memory; what is not UTF-8 becomes U+FFFD as the Encoding Standard has it.
-func validText(b []byte) string {
-	if utf8.Valid(b) {
-		return rawjson.View(b)
-	}
+// replaced is b with U+FFFD for what is not UTF-8, as the Encoding Standard has it.
+func replaced(b []byte) string {
 	if decoded, err := unicode.UTF8.NewDecoder().Bytes(b); err == nil {
 		return rawjson.View(decoded)
 	}
