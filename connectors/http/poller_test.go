@@ -177,7 +177,9 @@ func cursor(t *testing.T, fields ...string) []http.CursorField {
 	return out
 }
 
-func records(t *testing.T, text string) *expr.Expr { return compiled(t, text, expr.Response, expr.AList) }
+func records(t *testing.T, text string) *expr.Expr {
+	return compiled(t, text, expr.Response, expr.AList)
+}
 
 // pages are rules for a listing of items 1 to n, so many on each page, by a query member with the number of the page.
 func pages(n, size int) []replay.Rule {

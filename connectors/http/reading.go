@@ -25,9 +25,9 @@ import (
 type readMode uint8
 
 const (
-	readItems readMode = iota // the decoder gives them, one by one
-	readEither                // as the decoder gives them, for a document that is a list; else it is one itself
-	readWhole                 // each document is held, and its items are looked for in it
+	readItems  readMode = iota // the decoder gives them, one by one
+	readEither                 // as the decoder gives them, for a document that is a list; else it is one itself
+	readWhole                  // each document is held, and its items are looked for in it
 )
 
 // plan finds out how bodies are read: an item at a time if nothing that is said needs more.

@@ -254,6 +254,7 @@ func numbers(from, to int) []string {
 
 // onBrokers runs a test on a broker inside the test and, in the second tier, on Debian's mosquitto.
 func onBrokers(t *testing.T, test func(t *testing.T, broker string)) {
+	t.Helper()
 	t.Run("embedded", func(t *testing.T) { test(t, mqtttest.Embedded(t)) })
 	t.Run("mosquitto", func(t *testing.T) { test(t, mqtttest.NewMosquitto(t).Addr) })
 }

@@ -28,6 +28,7 @@ type keeper struct {
 	ended chan struct{} // closed when run has returned
 	err   error         // valid once ended is closed
 	bye   parting
+	said  map[string]string // what is wrong with configs, by key
 }
 
 // routes say whose a topic is.
@@ -167,10 +168,15 @@ func (r *routes) add(i int, filtersOf func(stream.Config) ([]string, error)) err
 	return nil
 }
 
-// refuse says what becomes of a config that cannot be served.
+// refuse says what becomes of a config that cannot be served. It says the same only once.
 func (k *keeper) refuse(key string, err error) error {
 	if k.config.OnError.Kind == Fail {
 		return err
+	}
+	if text := err.Error(); k.said[key] == text {
+		return nil
+	} else {
+		k.said[key] = text
 	}
 	call(k.config.Events.ConfigRefused, MessageInfo{Config: key, Err: err})
 	return nil
@@ -181,7 +187,7 @@ func (k *keeper) serve(ctx context.Context, l *link) error {
 	bye := stay
 	defer func() {
 		k.current.Store(nil)
-		l.close(bye == forGood)
+		l.close(k.push.Grace, bye == forGood)
 		if ctx.Err() != nil {
 			call(k.config.Events.Disconnected, DisconnectedInfo{Broker: k.broker})
 		}

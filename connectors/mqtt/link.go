@@ -243,7 +243,7 @@ func (l *link) unsubscribe(ctx context.Context, filters []string) error {
 //
 // The broker is the one that closes: were it done here, with messages of the broker not yet read, the kernel would reset the
 // connection, and the broker could lose the good-bye and the acknowledgements before it.
-func (l *link) close(forGood bool) {
+func (l *link) close(grace context.Context, forGood bool) {
 	l.lose()
 	packet := &paho.Disconnect{}
 	if forGood {
@@ -256,6 +256,7 @@ func (l *link) close(forGood bool) {
 	select {
 	case <-l.gone:
 	case <-patience.C:
+	case <-grace.Done():
 	}
 	_ = l.client.Disconnect(packet)
 	l.end(nil)

@@ -80,19 +80,28 @@ func (f *filling) fill(ctx context.Context, push *stream.Push) error {
 	return nil
 }
 
-// without says that the page is to be filled again without the message that Kafka refuses; false if there is nothing to leave
-// out any more: it is a dead letter that is refused.
-func (f *filling) without(refused *stream.RefusedError) bool {
+// without says that the page is to be filled again without the message that Kafka refuses, if on_error allows it. A dead
+// letter that is refused, too, ends the session.
+func (f *filling) without(refused *stream.RefusedError) error {
 	place := f.page.Messages[refused.Message].From
 	if _, again := f.refused[place]; again || f.Session.config.OnError.Kind == Fail {
-		return false
+		return &Error{Code: codeOf(refused, CodeFailed), Topic: f.batch[place].packet.Topic, Err: refused}
 	}
 	if f.refused == nil {
 		f.refused = map[int]error{}
 	}
 	f.refused[place] = refused
 	f.tell = true
-	return true
+	return nil
+}
+
+// codeOf is the code of an error, if it has one.
+func codeOf(err error, otherwise string) string {
+	var coded interface{ Code() string }
+	if errors.As(err, &coded) {
+		return coded.Code()
+	}
+	return otherwise
 }
 
 // config adds what becomes of the messages of one config; places are theirs in the batch.
@@ -172,11 +181,7 @@ func (f *filling) failed(c stream.Config, place int, err error) error {
 // rule applies a policy to a message. An error of it ends the session.
 func (f *filling) rule(p Policy, event func(MessageInfo), c stream.Config, place int, code string, err error) error {
 	d := &f.batch[place]
-	var coded interface{ Code() string }
-	if errors.As(err, &coded) {
-		code = coded.Code()
-	}
-	wrapped := &Error{Code: code, Topic: d.packet.Topic, Config: c.Key, Err: err}
+	wrapped := &Error{Code: codeOf(err, code), Topic: d.packet.Topic, Config: c.Key, Err: err}
 	if p.Kind == Fail {
 		return wrapped
 	}

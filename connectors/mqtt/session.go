@@ -32,6 +32,7 @@ import (
 	"math"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -214,6 +215,8 @@ func New(config Config) (*Session, error) {
 	switch {
 	case config.ClientID == "" || len(config.ClientID) > maxTopic:
 		return nil, fmt.Errorf("mqtt client id: it has 1 to %d bytes", maxTopic)
+	case strings.ContainsAny(config.Group, "/+#"):
+		return nil, fmt.Errorf("mqtt shared group %q: a group's name has no /, + or #", config.Group)
 	case config.KeepAlive%time.Second != 0 || config.KeepAlive < time.Second || config.KeepAlive > 65535*time.Second:
 		return nil, errors.New("mqtt keep alive: whole seconds, 1s to 65535s")
 	case config.SessionExpiry%time.Second != 0 || config.SessionExpiry < time.Second || config.SessionExpiry/time.Second > math.MaxUint32-1:
@@ -255,7 +258,7 @@ func (s *Session) Run(ctx context.Context, push *stream.Push) error {
 	defer cancel(nil)
 	defer context.AfterFunc(push.Grace, func() { cancel(context.Cause(push.Grace)) })()
 
-	k := &keeper{Session: s, push: push, leave: make(chan struct{}), end: make(chan parting, 1), ended: make(chan struct{})}
+	k := &keeper{Session: s, push: push, leave: make(chan struct{}), end: make(chan parting, 1), ended: make(chan struct{}), said: map[string]string{}}
 	go func() {
 		defer close(k.ended)
 		if k.err = k.run(work); k.err != nil {
@@ -354,7 +357,10 @@ func (s *Session) handle(ctx context.Context, push *stream.Push, batch []deliver
 			break
 		}
 		var refused *stream.RefusedError
-		if !errors.As(err, &refused) || !f.without(refused) {
+		if !errors.As(err, &refused) {
+			return err
+		}
+		if err := f.without(refused); err != nil {
 			return err
 		}
 	}

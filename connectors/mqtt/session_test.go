@@ -182,8 +182,8 @@ func TestM5InboxIsBounded(t *testing.T) {
 		b := newBench(t, broker)
 		b.config.InboxMessages, b.config.ReceiveMaximum, b.config.QoS = 10, 10, mqtt.AtMostOnce
 		entered, release := b.block()
-		config := b.config
-		s, stop := b.startSession(config)
+
+		s, stop := b.startSession(b.config)
 		b.subscribed(1)
 		payload := strings.Repeat(" ", 4<<10) // all of them are more than the buffers of connections hold
 		for _, n := range numbers(0, 2000) {

@@ -147,7 +147,9 @@ func (p *Tap) record(seen Packet) {
 }
 
 // Note puts a line among the packets, for who reads why a test has failed.
-func (p *Tap) Note(text string) { p.record(Packet{note: text, ControlPacket: &packets.ControlPacket{}}) }
+func (p *Tap) Note(text string) {
+	p.record(Packet{note: text, ControlPacket: &packets.ControlPacket{}})
+}
 
 // Cut ends all connections at once, without a word.
 func (p *Tap) Cut() {
