@@ -150,7 +150,7 @@ Exit status: 0 ok; 1 it failed while running; 2 the pipeline, the settings or th
 	root.SetErr(p.stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
 
-	root.AddCommand(p.validateCommand(), p.runCommand(), p.topicsCommand(), p.configCommand(), p.stateCommand(), p.schemaCommand(), p.explainCommand(), p.versionCommand())
+	root.AddCommand(p.validateCommand(), p.runCommand(), p.topicsCommand(), p.configCommand(), p.stateCommand(), p.replayCommand(), p.schemaCommand(), p.explainCommand(), p.versionCommand())
 	for _, verb := range laterVerbs {
 		root.AddCommand(&cobra.Command{
 			Use: verb, Hidden: true, DisableFlagParsing: true,
