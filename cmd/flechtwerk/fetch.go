@@ -12,14 +12,15 @@ import (
 
 // clients are the HTTP clients of pipelines. Rates, breakers and connections of a host are shared by all of them.
 type clients struct {
-	hosts *http.Hosts
+	hosts  *http.Hosts
+	tokens *http.Tokens
 
 	mu   sync.Mutex
 	made map[*pipeline.Pipeline]*http.Client
 }
 
 func newClients() *clients {
-	return &clients{hosts: http.NewHosts(), made: map[*pipeline.Pipeline]*http.Client{}}
+	return &clients{hosts: http.NewHosts(), tokens: http.NewTokens(), made: map[*pipeline.Pipeline]*http.Client{}}
 }
 
 // of is the client of a pipeline, with what its fetch: says.
@@ -29,19 +30,39 @@ func (c *clients) of(p *pipeline.Pipeline) (*http.Client, error) {
 	if client := c.made[p]; client != nil {
 		return client, nil
 	}
-	d := p.Fetch
-	config := http.Config{
-		Hosts: c.hosts, UserAgent: d.UserAgent, BaseURL: d.BaseURL, Timeout: d.Timeout,
-		Rate:     http.Rate{Requests: d.Rate.Requests, Per: d.Rate.Per},
-		Breaker:  http.Breaker{Failures: d.Breaker.Failures, Pause: d.Breaker.Pause},
-		MaxBytes: d.MaxBytes, MaxDecompressed: d.MaxBytes, MaxRedirects: d.MaxRedirects,
-	}
-	client, err := http.New(config)
+	client, err := http.New(c.config(p))
 	if err != nil {
 		return nil, err
 	}
 	c.made[p] = client
 	return client, nil
+}
+
+// ofStage is the client of a stage's request: that of its pipeline, unless the stage speaks of connections itself.
+func (c *clients) ofStage(p *pipeline.Pipeline, h *pipeline.HTTP) (*http.Client, error) {
+	if h.TLS == nil && h.Proxy == "" {
+		return c.of(p)
+	}
+	config := c.config(p)
+	config.Proxy = h.Proxy
+	if t := h.TLS; t != nil {
+		of := http.TLSConfig{CA: t.CA, Cert: t.Cert, Key: t.Key, ServerName: t.ServerName, InsecureSkipVerify: t.Insecure}
+		var err error
+		if config.TLS, err = of.Build(); err != nil {
+			return nil, err
+		}
+	}
+	return http.New(config)
+}
+
+func (c *clients) config(p *pipeline.Pipeline) http.Config {
+	d := p.Fetch
+	return http.Config{
+		Hosts: c.hosts, UserAgent: d.UserAgent, BaseURL: d.BaseURL, Timeout: d.Timeout,
+		Rate:     http.Rate{Requests: d.Rate.Requests, Per: d.Rate.Per},
+		Breaker:  http.Breaker{Failures: d.Breaker.Failures, Pause: d.Breaker.Pause},
+		MaxBytes: d.MaxBytes, MaxDecompressed: d.MaxBytes, MaxRedirects: d.MaxRedirects,
+	}
 }
 
 // fetcher is the fetch of scripts that goes out through client. Without redirects (max_redirects: 0) one is an error.

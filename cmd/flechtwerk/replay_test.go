@@ -1,66 +1,21 @@
 package main
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
-// served is a replay of a folder by the verb.
-type served struct {
-	url    string
-	stderr *safeBuffer
-	end    func() int // ends it and answers its exit status
-}
-
-// serve starts `flechtwerk replay`. It ends with the test.
-func serve(t *testing.T, dir string) *served {
+// serve starts `flechtwerk replay` and answers its address. It ends with the test.
+func serve(t *testing.T, dir string) (s *started, address string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	out := newLines()
-	s := &served{stderr: &safeBuffer{}}
-	p := &program{stdout: out, stderr: s.stderr}
-	ended := make(chan int, 1)
-	go func() { ended <- p.start(ctx, []string{"replay", dir}) }()
-	s.end = func() int {
-		cancel()
-		status := <-ended
-		ended <- status
-		return status
-	}
-	t.Cleanup(func() { s.end() })
-	select {
-	case line := <-out.lines:
-		s.url, _, _ = strings.Cut(line, " ")
-	case <-time.After(10 * time.Second):
-		t.Fatalf("replay printed no address:\n%s", s.stderr)
-	}
-	return s
-}
-
-// newLines is a writer that hands on what is written, line by line.
-func newLines() *lineWriter { return &lineWriter{lines: make(chan string, 1000)} }
-
-type lineWriter struct {
-	lines chan string
-	rest  string
-}
-
-func (w *lineWriter) Write(p []byte) (int, error) {
-	w.rest += string(p)
-	for {
-		line, rest, ok := strings.Cut(w.rest, "\n")
-		if !ok {
-			return len(p), nil
-		}
-		w.rest = rest
-		w.lines <- line
-	}
+	s = start(t, "replay", dir)
+	s.stdout.Wait(t, 0, "http://")
+	address, _, _ = strings.Cut(s.stdout.All()[0], " ")
+	return s, address
 }
 
 func TestReplayServesAFolderByItsRules(t *testing.T) {
@@ -73,9 +28,9 @@ func TestReplayServesAFolderByItsRules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := serve(t, dir)
+	s, address := serve(t, dir)
 	get := func(path string) (int, string, http.Header) {
-		answer, err := http.Get(s.url + path)
+		answer, err := http.Get(address + path)
 		if err != nil {
 			return 0, "", nil
 		}
@@ -95,12 +50,12 @@ func TestReplayServesAFolderByItsRules(t *testing.T) {
 	if status, _, _ := get("/replay.json"); status != 404 {
 		t.Errorf("the rules are served: %d", status)
 	}
-	if status := s.end(); status != 0 {
+	if status := s.stop(); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
 	for _, want := range []string{`method=GET url="/feed.json?token=***" status=503`, "url=/feed.json status=200 bytes=12", "url=/gone status=0"} {
 		if !strings.Contains(s.stderr.String(), want) {
-			t.Errorf("the log has no %q:\n%s", want, s.stderr)
+			t.Errorf("the log has no %q:\n%s", want, s.stderr.String())
 		}
 	}
 }

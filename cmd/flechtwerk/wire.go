@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -111,7 +110,7 @@ func (b *bodies) handlers(w wiring) engine.Handlers {
 		},
 		Source: func(p *pipeline.Pipeline, x *pipeline.Extractor) (stream.Source, error) {
 			if x.HTTP != nil {
-				return nil, fmt.Errorf("%w: extractors.%s: `http` is not supported yet", engine.ErrPipeline, x.Name)
+				return b.poller(p, x, now, log)
 			}
 			program := b.programs[&x.Poll]
 			if program == nil {

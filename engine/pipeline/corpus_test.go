@@ -309,7 +309,10 @@ func describeHTTP(b *strings.Builder, e *Extractor) {
 	if h.Conditional != nil {
 		fmt.Fprintf(b, "      conditional %t\n", *h.Conditional)
 	}
-	fmt.Fprintf(b, "      decode %+v\n      expect %v retry_after %+v\n", h.Decode, h.Expect, h.RetryAfter)
+	d := &h.Decode
+	fmt.Fprintf(b, "      decode %s packing=%d members=%s table=%+v invalid=%d separator=%q lists=%v message=%t delimited=%t defaults=%t\n", d.Format, d.Packing, d.Members, d.Table, d.Invalid,
+		d.Separator, d.Tree.Lists, d.Message != nil, d.Delimited, d.Defaults)
+	fmt.Fprintf(b, "      expect %v retry_after %+v\n", h.Expect, h.RetryAfter)
 	if h.Retry != nil {
 		fmt.Fprintf(b, "      retry %+v\n", *h.Retry)
 	}

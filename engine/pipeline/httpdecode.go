@@ -25,7 +25,7 @@ func (r *request) decode() {
 	c := &r.out.Decode
 	*c = decode.Config{
 		Format: spec.Format.Value, Packing: spec.Packing.Value, Members: spec.Members.Value, Invalid: spec.InvalidUTF8.Value,
-		Separator: spec.Separator.Value, Delimited: spec.Delimited.Value,
+		Separator: spec.Separator.Value, Delimited: spec.Delimited.Value, Defaults: spec.Defaults.Value,
 		Table: decode.Table{Quote: spec.Quote.Value, Empty: spec.Empty.Value, Short: spec.Short.Value, Extra: spec.Extra.Value},
 	}
 	if at.kind != mapping {
@@ -52,7 +52,7 @@ func (r *request) decode() {
 	for key, takes := range map[string][]decode.Format{
 		"delimiter": {decode.CSV, decode.TSV}, "quote": {decode.CSV, decode.TSV}, "columns": {decode.CSV, decode.TSV}, "empty": {decode.CSV, decode.TSV},
 		"short": {decode.CSV, decode.TSV}, "extra": {decode.CSV, decode.TSV}, "invalid_utf8": {decode.CSV, decode.TSV, decode.Lines, decode.Text},
-		"separator": {decode.Lines}, "lists": {decode.XML}, "schema": {decode.Protobuf}, "message": {decode.Protobuf}, "delimited": {decode.Protobuf},
+		"separator": {decode.Lines}, "lists": {decode.XML}, "schema": {decode.Protobuf}, "message": {decode.Protobuf}, "delimited": {decode.Protobuf}, "defaults": {decode.Protobuf},
 	} {
 		if !slices.Contains(takes, c.Format) {
 			r.noEffect(at, key, "on "+c.Format.String(), "remove it, or write another `format`")

@@ -185,6 +185,8 @@ type DecodeSpec struct {
 	Message Text `json:"message"`
 	// Whether a protobuf body is a stream of messages, each behind its length.
 	Delimited Flag `json:"delimited" default:"false"`
+	// Whether fields of a protobuf message that are not there are written with their defaults, as far as the schema has some.
+	Defaults Flag `json:"defaults" default:"false"`
 }
 
 // RetrySpec is how a request is tried again.
