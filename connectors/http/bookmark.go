@@ -18,6 +18,9 @@ type bookmark struct {
 	Listing *listing `json:"listing,omitempty"`
 	// Version is that of the last answer that was read to its end.
 	Version *version `json:"version,omitempty"`
+	// Known are hashes of the items committed last, where the newest come first. They outlive a listing of several pages by
+	// one: what came in at its top may have been pushed down onto one of its pages.
+	Known []byte `json:"known,omitempty"`
 	// File is how far a tailed file was read.
 	File *file `json:"file,omitempty"`
 }
@@ -36,8 +39,6 @@ type listing struct {
 	// Items is how many items of that page are committed, and Hash is of all of them.
 	Items int64  `json:"items,omitempty"`
 	Hash  string `json:"hash,omitempty"`
-	// Known are hashes of the items committed last, where the newest come first.
-	Known []byte `json:"known,omitempty"`
 }
 
 // version is what an answer says of its version, and which request it answered.
@@ -57,7 +58,7 @@ type file struct {
 	ETag   string `json:"etag,omitempty"`
 }
 
-func (b *bookmark) empty() bool { return b.Listing == nil && b.Version == nil && b.File == nil }
+func (b *bookmark) empty() bool { return b.Listing == nil && b.Version == nil && b.File == nil && b.Known == nil }
 
 // splitState takes the bookmark out of a state. user is nil where nothing else is there.
 func splitState(state []byte) (user []byte, mark bookmark, err error) {

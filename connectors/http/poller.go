@@ -38,8 +38,8 @@ import (
 //     left.
 //  5. A listing that has the newest first (until) moves its cursor only when it has ended: to what its first page said, and,
 //     for members that look at page.last or page.count, what its last page said. Until then that waits in the bookmark. What
-//     comes in at the top meanwhile is for the next listing; what moves down because of it, onto a page that is yet to come,
-//     is known by the hashes of the last items, and is not sent twice.
+//     comes in at the top meanwhile pushes items down, onto pages that are yet to come: an item that was had already, of
+//     this listing or the one before, is known by its hash (isKnown) and is passed over.
 //  6. A member of the cursor that looks at page.first or page.last stays what it was where there are no items.
 //  7. The version of an answer (ETag, Last-Modified) commits with the last of its messages, never before.
 //  8. No secret is in a state, an error or an event: a URL that is kept has none (secrets.seal).
@@ -534,6 +534,9 @@ const maxSeen = 100_000
 func (w *walk) finish(ctx context.Context) error {
 	if w.list.Then != nil {
 		w.user = nilIfNull(w.list.Then)
+	}
+	if w.list.Pages == 0 && w.list.Items == 0 && len(w.page.Messages)+len(w.arrivals) > 0 {
+		w.mark.Known = nil // what the last listing may have had of this one has been met
 	}
 	return w.commit(ctx, false)
 }

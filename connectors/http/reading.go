@@ -507,11 +507,11 @@ const (
 	maxKnown  = 512
 )
 
-// isKnown tells whether an item is one of those that the listing has had last, and remembers it.
+// isKnown tells whether an item is one of those that were had last, and remembers it.
 func (r *reading) isKnown(text []byte) bool {
 	sum := sha256.Sum256(text)
 	short := sum[:knownSize]
-	known := r.list.Known
+	known := r.mark.Known
 	for i := 0; i < len(known); i += knownSize {
 		if bytes.Equal(known[i:i+knownSize], short) {
 			return true
@@ -523,7 +523,7 @@ func (r *reading) isKnown(text []byte) bool {
 	if drop := len(known) - (maxKnown-1)*knownSize; drop > 0 {
 		known = known[drop:]
 	}
-	r.list.Known = append(slices.Clip(slices.Clone(known)), short...)
+	r.mark.Known = append(slices.Clip(slices.Clone(known)), short...)
 	return false
 }
 

@@ -1,0 +1,4 @@
+package http
+
+// LinkOf is linkOf for the tests of the package.
+var LinkOf = linkOf
