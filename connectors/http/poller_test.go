@@ -313,3 +313,9 @@ func TestH4Conditional(t *testing.T) {
 		same(t, "values", l.values, ids(1, 3))
 	})
 }
+
+// contextWithCause ends after a while, with a cause.
+func contextWithCause(t *testing.T, d time.Duration, cause error) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithTimeoutCause(t.Context(), d, cause)
+}

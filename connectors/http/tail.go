@@ -193,9 +193,11 @@ func (w *walk) tailEnd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	held := end.held
-	if separator := w.separator(); bytes.Contains(held, separator) {
-		held = held[:bytes.LastIndex(held, separator)+len(separator)]
+	held, separator := end.held, w.separator()
+	if i := bytes.LastIndex(held, separator); i >= 0 {
+		held = held[:i+len(separator)]
+	} else if at+n == int64(len(held)) {
+		held = nil // the file is one record that is not complete
 	}
 	offset := at + n - int64(len(end.held)-len(held))
 	before := held[max(0, len(held)-checkedBytes):]
@@ -279,6 +281,9 @@ func (t *tailing) read(body io.Reader) error {
 				break
 			}
 			end := max(searched, used) + i
+			if int64(end-used) > t.most {
+				return t.tooLong()
+			}
 			if err := t.record(held[used:end], held[used:end+len(separator)]); err != nil {
 				return err
 			}
