@@ -47,6 +47,8 @@ type Events struct {
 	RecordFailed  func(RecordInfo)
 	PollStarted   func(PollInfo)
 	PollEnded     func(PollInfo)
+	// ConfigEnriched tells of a run of enrich: one that failed, or one whose result is committed.
+	ConfigEnriched func(PollInfo)
 
 	// The surroundings.
 	TopicCreated  func(TopicInfo)
@@ -102,14 +104,14 @@ type RestoreInfo struct {
 // TransactionInfo tells of one transaction. Slices are valid during the call only.
 type TransactionInfo struct {
 	TaskInfo
-	Config   string // extractors: whose page
-	Records  int    // input records
-	Messages int    // output records
-	Bytes    int64  // their keys and values
-	Changes  int    // changelog records
+	Records  int   // input records
+	Messages int   // output records
+	Bytes    int64 // their keys and values
+	Changes  int   // changelog records
 	Outputs  []TopicCount
 	States   []string // the changed keys
 	Offsets  []Offset
+	Configs  []string // extractors: whose pages
 }
 
 // TopicCount is how many records went to a topic.
@@ -136,7 +138,7 @@ type RecordInfo struct {
 	Policy    pipeline.Policy // what becomes of it
 }
 
-// PollInfo tells of one poll of a config.
+// PollInfo tells of one poll of a config, or of one run of its enrich.
 type PollInfo struct {
 	TaskInfo
 	Config   string

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-
 	"github.com/flechtwerk/flechtwerk/engine/expr"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
@@ -36,13 +34,21 @@ func newExtractorStage(e *Engine, p *pipeline.Pipeline, x *pipeline.Extractor) (
 		}
 		s.configTopics = x.ConfigTopics
 	}
+	completes, err := newEnrichment(e, p, x)
+	if err != nil {
+		source.Close()
+		return nil, err
+	}
+	if completes != nil {
+		s.release = func() { source.Close(); completes.Close() }
+	}
 	s.configs = &configs{s: s, spec: x.Config, where: x.Where, topics: x.ConfigTopics, inline: x.Configs, policy: x.OnInvalid}
 	if err := s.configs.start(); err != nil {
 		return nil, err
 	}
-	workers := make(chan struct{}, cmp.Or(x.Workers, pipeline.DefaultWorkers))
+	room := newPlaces(cmp.Or(x.Workers, pipeline.DefaultWorkers))
 	s.newWorker = func(t *task) (worker, error) {
-		return &polls{task: t, spec: x, source: source, workers: workers, failed: make(chan error, 1)}, nil
+		return &polls{pages: pages{task: t}, spec: x, source: source, enrich: completes, room: room, failed: make(chan error, 1)}, nil
 	}
 	return s, nil
 }
@@ -51,21 +57,17 @@ func newExtractorStage(e *Engine, p *pipeline.Pipeline, x *pipeline.Extractor) (
 // at most workers polls under way in the process; their pages are committed one after another, since the token has one
 // transactional id.
 type polls struct {
-	task    *task
-	spec    *pipeline.Extractor
-	source  stream.Source
-	workers chan struct{} // a place for each poll that may run, shared by the stage's tasks
-	failed  chan error    // the first error of this round
+	spec   *pipeline.Extractor
+	source stream.Source
+	enrich *enrichment // nil where configs are polled as they are
+	room   *places     // shared by the stage's tasks
+	failed chan error  // the first error of this round
 
-	mu sync.Mutex // guards the producer and the fields below while polls run
-	tx transaction
-	// doubt is why nothing more may be sent in this round: the fate of a page is unknown, or the store lacks one (E5). A page
-	// after it would move the checkpoint past it.
-	doubt error
+	pages
 }
 
 func (w *polls) begin(context.Context, []Offset) error {
-	w.doubt = nil
+	w.reset()
 	return nil
 }
 
@@ -147,28 +149,46 @@ func (w *polls) poll(round, hard context.Context, key string) error {
 			return nil
 		}
 		c.renew(config)
-		due, err := c.due(config)
-		if err != nil {
-			err = c.ended(PollInfo{TaskInfo: w.task.info, Config: key}, err)
-		} else {
-			if round.Err() != nil {
-				return nil
-			}
-			if again := wait(round, due, changed); again {
-				continue
-			}
-			if round.Err() != nil {
-				return nil
-			}
-			err = c.run(round, hard)
-		}
+		again, err := c.next(round, hard, config, changed)
 		if round.Err() != nil && !isFatal(err) {
 			return nil
+		}
+		if again {
+			continue
 		}
 		if err := c.judge(err); err != nil {
 			return err
 		}
 	}
+}
+
+// next waits for the next poll and polls. It answers again, and no error, where the configs have changed meanwhile: the config,
+// and when it is due, may be others now.
+func (c *cycle) next(round, hard context.Context, raw []byte, changed <-chan struct{}) (again bool, err error) {
+	if !c.retry.IsZero() {
+		if again := wait(round, c.retry, changed); again || round.Err() != nil {
+			return again, nil
+		}
+	}
+	config, err := c.complete(round, hard, raw)
+	if err != nil {
+		return false, err
+	}
+	if !active(config) {
+		select {
+		case <-round.Done():
+		case <-changed:
+		}
+		return true, nil
+	}
+	due, err := c.due(config)
+	if err != nil {
+		return false, c.ended(PollInfo{TaskInfo: c.w.task.info, Config: c.key}, err)
+	}
+	if again := wait(round, due, changed); again || round.Err() != nil {
+		return again, nil
+	}
+	return c.run(round, hard)
 }
 
 // wait waits until due. It answers true when the configs have changed meanwhile, so that due may be another.
@@ -206,7 +226,8 @@ type cycle struct {
 	assigned time.Time
 	failures int
 	retry    time.Time // not before, after a failure; zero after a success
-	config   []byte    // as it was at the last poll
+	config   []byte    // as it was written, at the last poll
+	full     completed // the config as it is polled
 }
 
 // renew ends the wait of a config that failed and has been changed since: it may well be mended.
@@ -342,6 +363,9 @@ func (c *cycle) judge(err error) error {
 		if period := (*periodError)(nil); errors.As(err, &period) {
 			c.retry = time.Now().Add(noPeriodPause)
 		}
+		if enrich := (*enrichError)(nil); errors.As(err, &enrich) {
+			c.retry = c.afterEnrich(time.Now())
+		}
 		c.health.failed(c.key, ConfigFailed, err, c.failures)
 		return nil
 	default:
@@ -358,31 +382,35 @@ func growing(b pipeline.Backoff, failures int) time.Duration {
 	return min(d, b.Max)
 }
 
-// run is one poll. It waits for a place among the workers first; the config is what it is then.
-func (c *cycle) run(round, hard context.Context) error {
+// run is one poll. It waits for a place among the workers first; the config is what it is then. It answers again, having
+// polled nothing, where the config has changed and must be completed anew.
+func (c *cycle) run(round, hard context.Context) (again bool, err error) {
 	w := c.w
-	select {
-	case w.workers <- struct{}{}:
-		defer func() { <-w.workers }()
-	case <-round.Done():
-		return nil
+	place := w.room.take(round)
+	if place == nil {
+		return true, nil
 	}
+	defer place.leave()
 	t := w.task
 	set, _ := t.g.s.configs.now()
-	config := stream.Config{Key: c.key, Value: set.Get(c.key)}
-	if !active(config.Value) {
-		return nil
+	raw := set.Get(c.key)
+	config := stream.Config{Key: c.key, Value: raw}
+	if w.enrich != nil {
+		config.Value = c.full.config
 	}
-	c.config, c.began = config.Value, time.Now()
+	if !active(raw) || w.enrich != nil && !bytes.Equal(raw, c.full.raw) {
+		return true, nil
+	}
+	c.config, c.began = raw, time.Now()
 	info := PollInfo{TaskInfo: t.info, Config: c.key}
 	t.events().PollStarted(info)
 	every, err := c.every(config.Value)
 	if err != nil {
-		return c.ended(info, err)
+		return false, c.ended(info, err)
 	}
 	cursor, err := w.cursor(c.key)
 	if err != nil {
-		return c.ended(info, fmt.Errorf("read the cursor: %w", err))
+		return false, c.ended(info, fmt.Errorf("read the cursor: %w", err))
 	}
 	var refused error // why a topic does not take a page
 	poll := &stream.Poll{Config: config, Cursor: cursor, Configs: set}
@@ -393,7 +421,9 @@ func (c *cycle) run(round, hard context.Context) error {
 		if refused != nil {
 			return refused
 		}
+		place.rest()
 		wrote, err := w.commit(hard, c.key, page)
+		place.work(round)
 		if r := (*pageError)(nil); errors.As(err, &r) {
 			refused = r.err
 			return refused
@@ -426,7 +456,7 @@ func (c *cycle) run(round, hard context.Context) error {
 	if commit := (*commitError)(nil); err != nil && round.Err() != nil && !errors.As(err, &commit) {
 		err = nil
 	}
-	return c.ended(info, err)
+	return false, c.ended(info, err)
 }
 
 // ended tells how a poll ended, also one that could not even begin.
@@ -437,103 +467,3 @@ func (c *cycle) ended(info PollInfo, err error) error {
 }
 
 func isFatal(err error) bool { return err != nil && fatal(err) }
-
-// commitError is trouble with a page's transaction, as against trouble of the poll itself.
-type commitError struct{ err error }
-
-func (e *commitError) Error() string { return e.err.Error() }
-func (e *commitError) Unwrap() error { return e.err }
-
-// pageError is why a topic does not take a page. Nothing of the page is there, and that is certain: on_error decides.
-type pageError struct{ err error }
-
-func (e *pageError) Error() string { return e.err.Error() }
-func (e *pageError) Unwrap() error { return e.err }
-
-func (w *polls) doubted() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.doubt
-}
-
-func (w *polls) cursor(key string) ([]byte, error) {
-	value, found, err := w.task.local.Append(nil, key)
-	if err != nil || !found {
-		return nil, err
-	}
-	return value, nil
-}
-
-// commit writes a page: its messages and its cursor, in one transaction (P1). A page that changes nothing writes none (P3).
-func (w *polls) commit(ctx context.Context, key string, page *stream.Page) (wrote bool, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.doubt != nil {
-		return false, w.doubt
-	}
-	t := w.task
-	moved := page.Moved
-	if moved {
-		stored, err := w.cursor(key)
-		if err != nil {
-			return false, err
-		}
-		moved = !bytes.Equal(stored, page.Cursor)
-	}
-	if len(page.Messages) == 0 && !moved {
-		return false, nil
-	}
-	tx := &w.tx
-	tx.messages = page.Messages
-	tx.changelog, tx.partition = t.g.s.changelog, t.partition
-	tx.changes = tx.changes[:0]
-	if moved {
-		tx.changes = append(tx.changes, stream.Change{Key: key, Value: page.Cursor})
-		if err := t.g.s.fits(&tx.changes[0]); err != nil {
-			return false, &pageError{err}
-		}
-	}
-	// The lease's offset is part of the transaction, so that the broker checks that we are still in the group. What it is
-	// does not matter; for the changelog it is where we are.
-	lease := commitOffset{Offset: Offset{Topic: t.g.s.topics[0], Partition: t.partition}, epoch: -1}
-	if lease.Topic == t.g.s.changelog {
-		lease.Offset.Offset = t.next
-	}
-	tx.offsets = append(tx.offsets[:0], lease)
-	began := time.Now()
-	info := transactionInfo(t.info, tx, 0)
-	info.Config = key
-	ev := t.events()
-	left, err := t.producer.commit(ctx, tx, steps{
-		begun:    func() { ev.TransactionBegun(info) },
-		produced: func() { ev.TransactionProduced(info) },
-		offsets:  func() { ev.OffsetsSent(info) },
-	})
-	info.Duration = time.Since(began)
-	if err != nil {
-		info.Err = err
-		ev.TransactionAborted(info)
-		if refused := (*recordError)(nil); errors.As(err, &refused) {
-			err = fmt.Errorf("the broker refused a record: %w", refused.err)
-			if errors.Is(refused.err, kerr.MessageTooLarge) && !refused.among && refused.index < len(tx.messages) {
-				m := &tx.messages[refused.index]
-				err = tooLarge(m.Topic.Name, m.Key, len(m.Key)+len(m.Value), int(t.g.s.maxMessage(m.Topic.Name)))
-			}
-			return false, &pageError{err}
-		}
-		w.doubt = err
-		return false, err
-	}
-	ev.TransactionCommitted(info)
-	if left.next >= 0 {
-		t.next, t.epoch = left.next, left.epoch
-		at("before-apply")
-		if err := t.apply(changes(tx.changes), tx.offsets); err != nil {
-			w.doubt = fmt.Errorf("apply to the local state: %w", err)
-			return true, w.doubt
-		}
-		at("after-apply")
-		ev.StateApplied(info)
-	}
-	return true, nil
-}

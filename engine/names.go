@@ -30,6 +30,7 @@ func writeID(topic string) string { return "flechtwerk-write-" + topic }
 const (
 	reserved    = "\x00"
 	takeoverKey = reserved + "takeover"
+	enrichedKey = reserved + "enrich/" // and the config's key
 )
 
 // Token is the token of an extractor's config: murmur2(key) & 0x7fffffff mod n, as Kafka's default partitioner places a

@@ -10,6 +10,7 @@ func TestNamesInKafkaArePinned(t *testing.T) {
 		{seedID("outlets"), "flechtwerk-seed-outlets"},
 		{writeID("outlets"), "flechtwerk-write-outlets"},
 		{takeoverKey, "\u0000takeover"},
+		{enrichedKey + "de", "\u0000enrich/de"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

@@ -43,6 +43,8 @@ type Handlers struct {
 	Source func(*pipeline.Pipeline, *pipeline.Extractor) (stream.Source, error)
 	// Session makes the Session of an extractor whose source tells by itself. instance names this process.
 	Session func(p *pipeline.Pipeline, x *pipeline.Extractor, instance string, arrivals *Arrivals) (stream.Session, error)
+	// Enrich makes what completes the configs of an extractor that has an enrich.
+	Enrich func(*pipeline.Pipeline, *pipeline.Extractor) (stream.Enrich, error)
 }
 
 // Body is a transformer's body, ready to be run.

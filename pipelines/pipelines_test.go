@@ -7,8 +7,10 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,12 +36,13 @@ type example struct {
 	kafka   string
 }
 
-func run(t *testing.T, file, print string) *example {
+func run(t *testing.T, file, print string, env ...string) *example {
 	t.Helper()
 	e := &example{t: t}
 	e.process = enginetest.Start(t, enginetest.Command{
 		Path: enginetest.Build(t, "github.com/flechtwerk/flechtwerk/cmd/flechtwerk"),
 		Args: []string{"run", file, "--dev", "--print", print, "--log-format", "json", "-s", "http.listen=127.0.0.1:0"},
+		Env:  env,
 	})
 	e.process.Stderr.WaitFor(t, 0, "the address of HTTP", func(line string) bool {
 		var l struct{ Address, Kafka string }
@@ -230,6 +233,88 @@ func TestVelocityCheck(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The towns of a config topic, on a server that stands in for Open-Meteo: where each lies is asked once, and what is asked
+// about its weather is of that place.
+func TestTownTemperatures(t *testing.T) {
+	t.Parallel()
+	places := map[string][2]float64{"Oslo NO": {59.91, 10.75}, "Bergen NO": {60.39, 5.32}, "Almería ES": {36.84, -2.46}, "Quito EC": {-0.23, -78.52}, "Narvik NO": {68.44, 17.43}}
+	var mu sync.Mutex
+	asked, measured := map[string]int{}, map[string]int64{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		q := r.URL.Query()
+		switch r.URL.Path {
+		case "/v1/search":
+			town := q.Get("name") + " " + q.Get("countryCode")
+			asked[town]++
+			at, known := places[town]
+			if !known || q.Get("count") != "1" {
+				fmt.Fprint(w, `{"generationtime_ms":0.4}`)
+				return
+			}
+			fmt.Fprintf(w, `{"results":[{"name":"x","latitude":%v,"longitude":%v,"timezone":"Zone/%s"}]}`, at[0], at[1], q.Get("countryCode"))
+		case "/v1/forecast":
+			place := q.Get("latitude") + " " + q.Get("longitude")
+			measured[place]++
+			time := measured[place] / 2 // each hour is told twice
+			fmt.Fprintf(w, `{"current":{"time":%d,"temperature_2m":%s}}`, 3600*time, q.Get("latitude"))
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	const file = "town-temperatures.yaml"
+	e := run(t, file, "town-temperatures", "PLACES_URL="+server.URL, "WEATHER_URL="+server.URL)
+	const configs = `flechtwerk_configs{pipeline="town-temperatures",stage="stations",state=%q}`
+	const enrichments = `flechtwerk_enrichments_total{outcome=%q,pipeline="town-temperatures",stage="stations"}`
+	e.await(fmt.Sprintf(enrichments, "ended"), 4)
+
+	e.command(0, "config", "put", file, "narvik", `{"name":"Narvik","country":"NO","every":"50ms"}`)
+	e.process.Stdout.WaitFor(t, 0, "three temperatures of Narvik", func(line string) bool {
+		return strings.Contains(line, `"narvik"`) && strings.Contains(line, `"timestamp":10800000`)
+	})
+	if got, want := e.command(0, "state", "list", file, "stations", "--prefix", "narvik"), "narvik\t{\"time\":"; !strings.HasPrefix(got, want) || strings.Contains(got, "enrich") {
+		t.Errorf("the state is shown as %q", got)
+	}
+
+	// A town that nobody knows backs off alone, until it is mended.
+	e.command(0, "config", "put", file, "atlantis", `{"name":"Atlantis","country":"GR"}`)
+	e.await(fmt.Sprintf(configs, "backing_off"), 1)
+	e.await(fmt.Sprintf(configs, "ok"), 5)
+	if text := e.get("/readyz", 200); !strings.Contains(text, `"config": "atlantis"`) || !strings.Contains(text, "enrich: Error: no town in GR is called Atlantis") {
+		t.Errorf("/readyz says %s", text)
+	}
+	e.command(0, "config", "put", file, "atlantis", `{"name":"Oslo","country":"NO"}`)
+	e.await(fmt.Sprintf(configs, "backing_off"), 0)
+	e.await(fmt.Sprintf(configs, "ok"), 6)
+	e.stop()
+
+	mu.Lock()
+	defer mu.Unlock()
+	if asked["Atlantis GR"] == 0 {
+		t.Error("nobody asked for Atlantis")
+	}
+	delete(asked, "Atlantis GR")
+	if diff := cmp.Diff(map[string]int{"Oslo NO": 2, "Bergen NO": 1, "Almería ES": 1, "Quito EC": 1, "Narvik NO": 1}, asked); diff != "" {
+		t.Error("where towns lie was asked (-want +got):\n" + diff)
+	}
+	last := int64(0)
+	for _, line := range e.process.Stdout.All() {
+		var r record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if r.Key != "narvik" {
+			continue
+		}
+		if r.Timestamp != last+3600000 || string(r.Value) != `{"town":"Narvik","celsius":68.44,"zone":"Zone/NO"}` {
+			t.Errorf("after %d comes %d with %s", last, r.Timestamp, r.Value)
+		}
+		last = r.Timestamp
 	}
 }
 

@@ -141,6 +141,15 @@ func (c *compilation) parserErrors(src *source, err error) (list parser.ErrorLis
 	return list, true
 }
 
+// export is how the function of a module is declared.
+func (s *Source) export() string {
+	head := "export function* "
+	if s.Kind == Enrich {
+		head = "export async function "
+	}
+	return head + s.Kind.String() + "(" + strings.Join(s.arguments(), ", ") + ")"
+}
+
 // bodyEnd is the offset behind the first statement of a program.
 func bodyEnd(p *ast.Program) int {
 	if len(p.Body) == 0 {
@@ -290,7 +299,7 @@ func (c *compilation) join() *Program {
 	var outer *ast.FunctionLiteral
 	var p *Program
 	var r *rewriter
-	plain, flat, async, straight := false, c.Kind != Poll && !c.Module, false, true
+	plain, flat, async, straight := false, c.Kind != Poll && c.Kind != Enrich && !c.Module, false, true
 	for {
 		var err error
 		tree, err = parse(src.text.String())
@@ -307,7 +316,7 @@ func (c *compilation) join() *Program {
 		p = &Program{kind: c.Kind, src: src, plain: plain, async: async}
 		outer = tree.Body[0].(*ast.ExpressionStatement).Expression.(*ast.FunctionLiteral)
 		r = &rewriter{
-			compilation: c, program: p, src: src, stateless: c.Kind == Relay && c.Push, catches: c.Kind == Poll || async, plain: plain, flat: flat, async: async, straight: straight, unit: &unit{},
+			compilation: c, program: p, src: src, stateless: c.Kind == Relay && c.Push, catches: c.Kind == Poll || async, enrich: c.Kind == Enrich, plain: plain, flat: flat, async: async, straight: straight, unit: &unit{},
 			known: builtinNames(), reached: map[string]bool{},
 			report: func(offset int, code, message, hint string) { c.report(src.place(offset), code, message, hint) },
 		}
@@ -464,13 +473,16 @@ func (c *compilation) functions(r *rewriter, outer *ast.FunctionLiteral, units m
 		r.pop()
 		from = to
 	}
-	if body == nil || !body.Generator {
+	if body == nil || c.Module && body.Generator == (c.Kind == Enrich) {
 		at := place{file: c.Body.File, line: c.Body.Line, column: c.Body.Column}
 		if body != nil {
 			at = r.src.place(int(body.Function) - 1)
 		}
-		c.report(at, "script.module", fmt.Sprintf("the file exports no function* %s", c.Kind),
-			fmt.Sprintf("write export function* %s(%s)", c.Kind, strings.Join(c.arguments(), ", ")))
+		star := "*"
+		if c.Kind == Enrich {
+			star = ""
+		}
+		c.report(at, "script.module", fmt.Sprintf("the file exports no function%s %s", star, c.Kind), "write "+c.export())
 		return false
 	}
 	r.unit = &unit{}
@@ -480,6 +492,13 @@ func (c *compilation) functions(r *rewriter, outer *ast.FunctionLiteral, units m
 	}
 	c.body(r, body)
 	r.pop()
+	if c.Kind == Enrich && !r.program.returns {
+		start := int(body.Function) - 1
+		if !c.Module {
+			start = r.src.parts[len(r.src.parts)-1].start
+		}
+		c.report(r.src.place(start), CodeEnrich, "the body returns nothing", enrichHint)
+	}
 	waits = r.unit.reaches(units, map[string]bool{})
 	// What functions declare is frozen before the first call.
 	if i := slices.Index(names, c.Kind.String()); i >= 0 && c.Module {
@@ -570,9 +589,9 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 		c.checkArguments(r, s)
 	}
 	r.declareBlock(body.Body.List, local)
-	r.own, r.body = true, true
+	r.own, r.body, r.inEnrich = true, true, r.enrich
 	r.statements(body.Body.List)
-	r.own, r.body = false, false
+	r.own, r.body, r.inEnrich = false, false, false
 	if !c.Module {
 		names := args
 		if p := r.program; r.flat && !r.whole {

@@ -18,6 +18,7 @@ const (
 	CodeMessage   = "script.message"             // a member of a Message is wrong
 	CodeTopic     = "script.topic"               // a Message names no topic, or one that is not an output of the stage
 	CodeState     = "script.state"               // a State is no object, or the stage has none
+	CodeEnrich    = "script.enrich"              // an enrich does not return a config
 	CodeStuck     = "script.stuck"               // it awaits what nothing can settle
 	CodeForgotten = "script.forgotten_await"     // it ended before something that it began did
 	CodeUnhandled = "script.unhandled_rejection" // a promise was rejected and nothing awaits it

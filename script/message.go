@@ -156,6 +156,10 @@ func (v *vm) yieldState(call goja.FunctionCall) goja.Value {
 
 // returned takes what the body returns.
 func (v *vm) returned(call goja.FunctionCall) goja.Value {
+	if v.complete != nil {
+		v.complete(call.Argument(0))
+		return goja.Undefined()
+	}
 	if !goja.IsUndefined(call.Argument(0)) {
 		v.throw(refuse(CodeYield, "yield it: yield Message({ value: … })", "%s was returned, but a body says everything by yield", kindName(call.Argument(0))))
 	}

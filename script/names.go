@@ -109,7 +109,12 @@ func (r *rewriter) reference(id *ast.Identifier) {
 	}
 	r.named(name)
 	r.exotic = r.exotic || exoticNames[name]
-	if b, ok := r.look(name); ok {
+	b, ok := r.look(name)
+	if hint := enrichNames[name]; hint != "" && r.inEnrich && (!ok || b == fixed) {
+		r.refuse(id.Idx, CodeEnrich, hint, "%s is not there in an enrich", name)
+		return
+	}
+	if ok {
 		switch {
 		case b == given:
 			r.whole = true
@@ -274,6 +279,13 @@ func (r *rewriter) declareBlock(list []ast.Statement, b binding) {
 			}
 		}
 	}
+}
+
+// enrichNames are what other bodies know and an enrich does not.
+var enrichNames = map[string]string{
+	"Message": enrichHint, "State": enrichHint,
+	"state":   "a config is completed before it is polled, and has no state then",
+	"configs": "what an enrich returns is kept until its own config changes, so that it may hang on no other",
 }
 
 // builtinNames are the names that every VM has, and those of the standard library.

@@ -20,7 +20,28 @@ func (p *Program) NewSource(env Env) (stream.Source, error) {
 	if p.kind != Poll {
 		return nil, fmt.Errorf("stage %s: a %s script cannot poll", env.Stage, p.kind)
 	}
-	s := &pollSource{program: p, env: env}
+	vms, err := newPool(p, env)
+	if err != nil {
+		return nil, err
+	}
+	return &pollSource{vms}, nil
+}
+
+type pollSource struct{ vms *pool }
+
+// pool are VMs of a program that are not at work.
+type pool struct {
+	program *Program
+	env     Env
+
+	mu     sync.Mutex
+	spare  []*vm
+	closed bool
+}
+
+// newPool makes the first VM, to find out whether it can be made.
+func newPool(p *Program, env Env) (*pool, error) {
+	s := &pool{program: p, env: env}
 	v, err := newVM(p, &s.env)
 	if err != nil {
 		return nil, err
@@ -29,15 +50,7 @@ func (p *Program) NewSource(env Env) (stream.Source, error) {
 	return s, nil
 }
 
-type pollSource struct {
-	program *Program
-	env     Env
-
-	mu    sync.Mutex
-	spare []*vm
-}
-
-func (s *pollSource) take() (*vm, error) {
+func (s *pool) take() (*vm, error) {
 	s.mu.Lock()
 	if n := len(s.spare); n > 0 {
 		v := s.spare[n-1]
@@ -49,31 +62,39 @@ func (s *pollSource) take() (*vm, error) {
 	return newVM(s.program, &s.env)
 }
 
+func (s *pool) give(v *vm) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.spare = append(s.spare, v)
+	}
+}
+
+func (s *pool) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spare, s.closed = nil, true
+}
+
 // Poll implements stream.Source.
 func (s *pollSource) Poll(ctx context.Context, poll *stream.Poll) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	v, err := s.take()
+	v, err := s.vms.take()
 	if err != nil {
 		return err
 	}
 	r := &run{ctx: ctx, poll: poll, vm: v}
 	err, reusable := r.run()
 	if reusable {
-		s.mu.Lock()
-		s.spare = append(s.spare, v)
-		s.mu.Unlock()
+		s.vms.give(v)
 	}
 	return err
 }
 
 // Close implements stream.Source.
-func (s *pollSource) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.spare = nil
-}
+func (s *pollSource) Close() { s.vms.close() }
 
 // run is one poll under way.
 type run struct {

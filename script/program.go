@@ -14,6 +14,7 @@ const (
 	Transform Kind = iota // once per record of a transformer: msg, state
 	Poll                  // once per config and cycle of an extractor: config, state
 	Relay                 // once per arrival of a source: msg, config, and of what was asked for response and state
+	Enrich                // once per config as it was written: config; it returns what takes the config's place
 )
 
 func (k Kind) String() string {
@@ -22,6 +23,8 @@ func (k Kind) String() string {
 		return "poll"
 	case Relay:
 		return "relay"
+	case Enrich:
+		return "enrich"
 	default:
 		return "transform"
 	}
@@ -34,7 +37,7 @@ type Source struct {
 	// Push says that a Relay is of a source that tells without being asked: it has no response, and no state, since what
 	// arrives may be spread over several processes.
 	Push bool
-	// Module says that Body is the text of a whole file that exports a generator that is called as its Kind.
+	// Module says that Body is the text of a whole file that exports a generator, of an Enrich a function, that is called as its Kind.
 	Module bool
 	// Functions are texts whose declarations the body and each other know.
 	Functions []stream.Text
@@ -49,6 +52,8 @@ func (s *Source) arguments() []string {
 		return []string{"msg", "state"}
 	case s.Kind == Poll:
 		return []string{"config", "state"}
+	case s.Kind == Enrich:
+		return []string{"config"}
 	case s.Push:
 		return []string{"msg", "config"}
 	default:
@@ -75,7 +80,7 @@ type Program struct {
 	// async says that the body, or something that it can reach, may wait. Its function is asynchronous, and calls overlap.
 	async bool
 
-	yields, namesState, yieldsMessage bool
+	yields, namesState, yieldsMessage, returns bool
 }
 
 // YieldsMessage tells whether the script names Message, and so needs output topics.

@@ -27,6 +27,8 @@ type rewriter struct {
 	inFunction  bool // arguments can be read; goja panics where an arrow function reads those of the function around it
 	yielding    bool // the function that is walked next is a helper that yields
 	catches     bool // catch clauses let the cancel sentinel pass
+	enrich      bool // the body returns a config and yields nothing
+	inEnrich    bool // in such a body, functions inside it included
 	plain       bool // leave object literals and Message({…}) to JavaScript
 	flat        bool // msg.value and msg.key are arguments of their own
 	whole       bool // the body uses msg as an object
@@ -261,7 +263,12 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 	case *ast.ReturnStatement:
 		if s.Argument != nil {
 			s.Argument = r.expr(s.Argument)
+			if r.body && r.enrich && r.async {
+				// What a promise gives is taken here, where the place of the return is known.
+				s.Argument = r.await(s.Return, s.Argument)
+			}
 			if r.body {
+				r.program.returns = true
 				s.Argument = call(nameReturned, s.Return, s.Argument)
 			}
 		}
@@ -590,6 +597,10 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 // yield replaces a yield of the body itself.
 func (r *rewriter) yield(y *ast.YieldExpression) ast.Expression {
 	r.program.yields = true
+	if r.own && r.enrich {
+		r.refuse(y.Yield, CodeEnrich, enrichHint, "an enrich yields nothing")
+		return y
+	}
 	if !r.own {
 		if y.Argument != nil {
 			y.Argument = r.expr(y.Argument)

@@ -88,6 +88,7 @@ type vm struct {
 	// What differs between a transform and a poll.
 	proceed          func() // throws if the call is to end
 	keep             func(state goja.Value)
+	complete         func(config goja.Value) // takes what an enrich returns; nil in other bodies
 	defaultKey       func(topic *stream.Topic) []byte
 	defaultTimestamp func() int64
 }

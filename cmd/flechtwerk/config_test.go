@@ -224,9 +224,9 @@ func TestStateVerbs(t *testing.T) {
 	v.run("config", "put", "feeds.yaml", "a", `{"url":"u","every":"100ms"}`)
 	v.run("config", "put", "feeds.yaml", "abc", `{"url":"u","every":"100ms"}`)
 	s := start(t, "run", "feeds.yaml", "--stage", "news", "--log-level", "debug", "-s", "kafka.brokers="+v.kafka, "-s", "http.listen=off")
-	for _, key := range []string{"config=a ", "config=abc "} {
-		s.stderr.WaitFor(t, 0, "the commit for "+key, func(line string) bool {
-			return strings.Contains(line, "transaction committed") && strings.Contains(line, key)
+	for _, key := range []string{"config=a pages=1", "config=abc pages=1"} {
+		s.stderr.WaitFor(t, 0, "the page of "+key, func(line string) bool {
+			return strings.Contains(line, "poll ended") && strings.Contains(line, key)
 		})
 	}
 	if status := s.stop(); status != 0 {
@@ -247,5 +247,35 @@ func TestStateVerbs(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(got.stdout), &shown); err != nil || shown.Stage != "feeds/news" || len(shown.States) != 1 || string(shown.States[0].Value) != `{"n":1}` || shown.States[0].Partition != 3 {
 		t.Errorf("%v: %+v", err, got)
+	}
+}
+
+// What is wrong with an enrich is told by validate, at its place; one that is right stands beside a poll.
+func TestValidateEnrich(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const text = `pipeline: towns
+extractors:
+  weather:
+    every: 1m
+    configs: { oslo: {} }
+    enrich: |
+      const at = await fetch("https://places.example/" + config.$key);
+      ENDS
+    poll: |
+      yield State({ at: config.at, other: configs.get("oslo").at });
+`
+	write(t, ".", "good.yaml", strings.Replace(text, "ENDS", "return { ...config, at: await at.json() };", 1))
+	v := &verbs{t: t}
+	v.want(0, "0 errors, 0 warnings in 1 file\n", "", "validate", "good.yaml")
+	for ends, want := range map[string]string{
+		"yield Message({ value: at }); return {};": "bad.yaml:8:7: error script.enrich: an enrich yields nothing",
+		"return configs.get('oslo');":              "bad.yaml:8:14: error script.enrich: configs is not there in an enrich",
+		"config.at = at;":                          "bad.yaml:7:7: error script.enrich: the body returns nothing",
+		"return { at )":                            "bad.yaml:8:19: error script.syntax: ",
+	} {
+		write(t, ".", "bad.yaml", strings.Replace(text, "ENDS", ends, 1))
+		if got := v.run("validate", "bad.yaml"); got.status != exitWrong || !strings.Contains(got.stdout, want) {
+			t.Errorf("%s: %+v", ends, got)
+		}
 	}
 }

@@ -41,7 +41,7 @@ func TestDocumentsCommandsWork(t *testing.T) {
 			if args[1] == "run" {
 				s := start(t, append(args[1:], "-s", "kafka.brokers="+v.kafka, "-s", "http.listen=off", "--log-level", "debug")...)
 				s.stderr.WaitFor(t, 0, "a poll of the config fr", func(line string) bool {
-					return strings.Contains(line, "transaction committed") && strings.Contains(line, "config=fr ")
+					return strings.Contains(line, "poll ended") && strings.Contains(line, "config=fr pages=1")
 				})
 				if status := s.stop(); status != 0 {
 					t.Errorf("%s: exit status %d:\n%s", line, status, s.stderr.String())

@@ -104,6 +104,7 @@ func (l *eventLog) Events() engine.Events {
 		RecordInvalid:        l.record("record invalid"),
 		RecordFailed:         l.record("record failed"),
 		PollEnded:            l.poll,
+		ConfigEnriched:       l.enriched,
 		TopicCreated: func(i engine.TopicInfo) {
 			l.log.Info("topic created", "topic", i.Topic, "partitions", i.Partitions)
 		},
@@ -137,8 +138,12 @@ func (l *eventLog) transaction(level slog.Level, text string) func(engine.Transa
 			return
 		}
 		keys := taskKeys(i.TaskInfo)
-		if i.Config != "" {
-			keys = append(keys, "config", i.Config)
+		switch len(i.Configs) {
+		case 0:
+		case 1:
+			keys = append(keys, "config", i.Configs[0])
+		default:
+			keys = append(keys, "configs", strings.Join(i.Configs, ","))
 		}
 		keys = append(keys, "records", i.Records, "messages", i.Messages, "changes", i.Changes)
 		if len(i.Offsets) > 0 {
@@ -187,6 +192,19 @@ func (l *eventLog) poll(i engine.PollInfo) {
 		l.repeated(slog.LevelWarn, "overrun "+name, "poll took longer than every", keys)
 	default:
 		l.log.Debug("poll ended", keys...)
+	}
+}
+
+// enriched tells of runs of enrich.
+func (l *eventLog) enriched(i engine.PollInfo) {
+	keys := append(taskKeys(i.TaskInfo), "config", i.Config)
+	switch {
+	case i.Err == nil:
+		l.log.Debug("config enriched", keys...)
+	case i.Policy == pipeline.Fail:
+		l.log.Error("enrich failed", append(keys, "policy", i.Policy.String())...)
+	default:
+		l.repeated(slog.LevelWarn, "enrich "+i.TaskInfo.String()+"/"+i.Config, "enrich failed", append(keys, "policy", i.Policy.String()))
 	}
 }
 

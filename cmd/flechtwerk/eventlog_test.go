@@ -163,6 +163,14 @@ func TestLogOfAFailingConfig(t *testing.T) {
 	}
 	l.want(t, `level=INFO msg="polls succeed again" stage=tanks/alerts task=3 config=de pages=1 messages=5 failed_for=10s`)
 
+	for range 2 {
+		l.events.ConfigEnriched(failed)
+	}
+	l.want(t, `level=WARN msg="enrich failed" stage=tanks/alerts task=3 error="no answer" config=de policy=retry`)
+	l.clock = l.clock.Add(10 * time.Second)
+	l.tick()
+	l.want(t, `level=WARN msg="enrich failed" stage=tanks/alerts task=3 error="no answer" config=de policy=retry repeats=1`)
+
 	// A task that goes takes its configs along.
 	l.events.PollEnded(failed)
 	l.events.TaskStopped(task3)

@@ -21,7 +21,7 @@ type Metrics struct {
 	recordsOut, invalid, failed                  *prometheus.CounterVec
 	transactions, offsetCommits                  *prometheus.CounterVec
 	polls, pollFailures, overruns                *prometheus.CounterVec
-	restarts, warnings                           *prometheus.CounterVec
+	restarts, warnings, enrichments              *prometheus.CounterVec
 	sessionMessages, sessionConnections          *prometheus.CounterVec
 	commitSeconds, pollSeconds                   *prometheus.HistogramVec
 	newest                                       *prometheus.GaugeVec
@@ -68,6 +68,7 @@ func NewMetrics(version Version) *Metrics {
 	m.restarts = counter("task_restarts_total", "Tasks that started anew after a transaction with an unknown end or a fence.")
 	m.polls = counter("polls_total", "Polls of extractors by how they ended.", "outcome")
 	m.pollFailures = counter("poll_failures_total", "Polls of extractors that failed, by what on_error did.", "policy")
+	m.enrichments = counter("enrichments_total", "Runs of enrich by how they ended.", "outcome")
 	m.overruns = counter("poll_overruns_total", "Polls that took longer than every.")
 	m.warnings = counter("warnings_total", "Warnings of the engine.", "code")
 	m.scriptCounts = counter("script_count_total", "What scripts count with metrics.count, each time that they ran.", "name")
@@ -151,6 +152,13 @@ func (m *Metrics) Events() engine.Events {
 			} else {
 				s.polled.Inc()
 			}
+		},
+		ConfigEnriched: func(i engine.PollInfo) {
+			outcome := "ended"
+			if i.Err != nil {
+				outcome = "failed"
+			}
+			m.enrichments.WithLabelValues(i.Pipeline, i.Stage, outcome).Inc()
 		},
 		Warning: func(i engine.WarningInfo) { m.warnings.WithLabelValues(i.Pipeline, i.Stage, i.Code).Inc() },
 	}

@@ -61,6 +61,8 @@ func TestMetricsOfEvents(t *testing.T) {
 	poll = engine.PollInfo{TaskInfo: task3, Policy: pipeline.Retry}
 	poll.Err = errors.New("no answer")
 	e.PollEnded(poll)
+	e.ConfigEnriched(poll)
+	e.ConfigEnriched(engine.PollInfo{TaskInfo: task3})
 	// Two restores of one task: each tells how much it has applied so far.
 	for range 2 {
 		e.TaskFenced(task3)
@@ -73,6 +75,8 @@ func TestMetricsOfEvents(t *testing.T) {
 	want := []string{
 		`flechtwerk_commit_seconds_sum` + stage + `} 0.5`,
 		`flechtwerk_commit_seconds_count` + stage + `} 2`,
+		`flechtwerk_enrichments_total{outcome="ended",pipeline="tanks",stage="alerts"} 1`,
+		`flechtwerk_enrichments_total{outcome="failed",pipeline="tanks",stage="alerts"} 1`,
 		`flechtwerk_newest_record_timestamp_seconds` + stage + `} 1.5`,
 		`flechtwerk_offset_commits_total` + stage + `} 1`,
 		`flechtwerk_poll_failures_total{pipeline="tanks",policy="retry",stage="alerts"} 1`,

@@ -48,21 +48,24 @@ func (r *replicas) start(t *testing.T) *enginetest.Process {
 		"-s", "kafka.brokers=" + r.addr, "-s", "kafka.session_timeout=" + replicaSession.String(), "-s", "state.dir=" + t.TempDir(), "-s", "http.listen=off"}})
 }
 
-// committedBy is the config of a line that tells of a committed page.
-func committedBy(line string) (config string, ok bool) {
+// committedBy are the configs of a line that tells of committed pages.
+func committedBy(line string) []string {
 	if !strings.Contains(line, "transaction committed") {
-		return "", false
+		return nil
 	}
 	_, rest, ok := strings.Cut(line, " config=")
-	config, _, _ = strings.Cut(rest, " ")
-	return config, ok
+	if !ok {
+		_, rest, _ = strings.Cut(line, " configs=")
+	}
+	configs, _, _ := strings.Cut(rest, " ")
+	return strings.Split(strings.Trim(configs, `"`), ",")
 }
 
 // configsOf are the configs whose pages a process has committed since its line from.
 func configsOf(p *enginetest.Process, from int) map[string]bool {
 	configs := map[string]bool{}
 	for _, line := range p.Stderr.All()[from:] {
-		if config, ok := committedBy(line); ok {
+		for _, config := range committedBy(line) {
 			configs[config] = true
 		}
 	}

@@ -47,15 +47,12 @@ func compile(set *pipeline.Set) (*bodies, pipeline.Problems) {
 	return b, problems
 }
 
+// kinds are the kinds of scripts by their keys in the file.
+var kinds = map[string]script.Kind{"transform": script.Transform, "poll": script.Poll, "relay": script.Relay, "enrich": script.Enrich}
+
 func compileBody(set *pipeline.Set, s pipeline.Stage) (*script.Program, pipeline.Problems) {
-	kind := script.Transform
-	if x := s.Extractor; x != nil {
-		if kind = script.Poll; x.Relay.Present() {
-			kind = script.Relay
-		}
-	}
 	body := s.Body()
-	program, err := script.Compile(script.Source{Kind: kind, Body: body.Text, Module: body.Module, Push: s.Extractor != nil && s.Extractor.MQTT != nil, Functions: s.Pipeline.Functions, Read: set.Script})
+	program, err := script.Compile(script.Source{Kind: kinds[s.Key], Body: body.Text, Module: body.Module, Push: s.Extractor != nil && s.Extractor.MQTT != nil, Functions: s.Pipeline.Functions, Read: set.Script})
 	if err == nil {
 		return program, nil
 	}
@@ -124,6 +121,17 @@ func (b *bodies) handlers(w wiring) engine.Handlers {
 		},
 		Session: func(p *pipeline.Pipeline, x *pipeline.Extractor, instance string, arrivals *engine.Arrivals) (stream.Session, error) {
 			return b.session(p, x, instance, arrivals, w)
+		},
+		Enrich: func(p *pipeline.Pipeline, x *pipeline.Extractor) (stream.Enrich, error) {
+			program := b.programs[&x.Enrich]
+			if program == nil {
+				return nil, errors.New("the stage has no enrich")
+			}
+			env, err := b.env(p, x.Name, nil, nil, x.Timeout, now, log, metrics)
+			if err != nil {
+				return nil, err
+			}
+			return program.NewEnrich(env)
 		},
 	}
 }

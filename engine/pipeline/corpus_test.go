@@ -186,6 +186,9 @@ func describe(set *Set) string {
 			for _, c := range e.Configs {
 				fmt.Fprintf(&b, "    config %s %s\n", c.Key, c.Value)
 			}
+			if e.Enrich.Present() {
+				fmt.Fprintf(&b, "    enrich module=%t %s\n", e.Enrich.Module, describeText(e.Enrich.Line, e.Enrich.Column, e.Enrich.Text.Text))
+			}
 			if e.HTTP != nil {
 				describeHTTP(&b, e)
 				continue

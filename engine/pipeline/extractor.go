@@ -280,7 +280,7 @@ func (c *configCheck) judge(key string, full []byte) (own bool, name string, err
 	if err := c.e.Config.Check(full); err != nil {
 		return true, "config", err
 	}
-	if c.e.EveryExpr == nil && c.e.HTTP == nil {
+	if c.e.EveryExpr == nil && c.e.HTTP == nil || c.e.Enrich.Present() { // which may give what they read
 		return true, "", nil
 	}
 	initial := c.e.Initial

@@ -142,6 +142,9 @@ func (d *draft) mqtt(e *Extractor, item *Item[ExtractorSpec], what string) {
 			d.report(k, "field.no_effect", fmt.Sprintf("`%s` has no effect beside `mqtt`", key), why)
 		}
 	}
+	if k := stage.key("enrich"); k != nil {
+		d.report(k, "not_supported", "`enrich` is not supported yet beside `mqtt`", "write configs that say all")
+	}
 	e.Tokens = 1
 	if k := stage.key("timeout"); k != nil && !stage.has("relay") {
 		d.report(k, "field.no_effect", "`timeout` has no effect in a stage without a script", "remove it, or write a `relay:`")

@@ -147,7 +147,8 @@ type Extractor struct {
 	OnInvalid Policy
 	// InvalidTo and ErrorTo are the topics of DeadLetter policies, else nil.
 	InvalidTo, ErrorTo *Topic
-	// Enrich completes a config after ConfigSpec.Check: the body sees `config`, and the object that it returns takes its place.
+	// Enrich completes a config after ConfigSpec.Check: the body sees `config`, and the object that it returns takes its place
+	// once ConfigSpec.Check finds nothing wrong with it either.
 	Enrich Body
 	// Tokens is into how many units of work the configs are spread; 0 with ConfigTopics, whose partition count it then is.
 	Tokens int

@@ -12,50 +12,59 @@ type Facts struct {
 	NamesConfigs bool
 }
 
-// Stage is one stage of a Set that has a body: either an Extractor or a Transformer.
+// Stage is one body of a stage of a Set: of an Extractor or of a Transformer.
 type Stage struct {
 	Pipeline    *Pipeline
 	Extractor   *Extractor
 	Transformer *Transformer
+	// Key is the body's in the file: transform, poll, relay or enrich.
+	Key string
 }
 
-// Body is the stage's script.
+// Body is the script.
 func (s Stage) Body() *Body {
-	switch e := s.Extractor; {
-	case e == nil:
-	case e.Relay.Present():
-		return &e.Relay
+	switch s.Key {
+	case "poll":
+		return &s.Extractor.Poll
+	case "relay":
+		return &s.Extractor.Relay
+	case "enrich":
+		return &s.Extractor.Enrich
 	default:
-		return &e.Poll
+		return &s.Transformer.Transform
 	}
-	return &s.Transformer.Transform
 }
 
-// Scripted lists the stages that have a body, in the order of the files.
+// Scripted lists the bodies of all stages, in the order of the files. A stage may have several.
 func (s *Set) Scripted() []Stage {
 	var stages []Stage
 	for _, p := range s.Pipelines {
 		for _, e := range p.Extractors {
-			if e.Poll.Present() || e.Relay.Present() {
-				stages = append(stages, Stage{Pipeline: p, Extractor: e})
+			if e.Enrich.Present() {
+				stages = append(stages, Stage{Pipeline: p, Extractor: e, Key: "enrich"})
+			}
+			switch {
+			case e.Relay.Present():
+				stages = append(stages, Stage{Pipeline: p, Extractor: e, Key: "relay"})
+			case e.Poll.Present():
+				stages = append(stages, Stage{Pipeline: p, Extractor: e, Key: "poll"})
 			}
 		}
 		for _, t := range p.Transformers {
 			if t.Transform.Present() {
-				stages = append(stages, Stage{Pipeline: p, Transformer: t})
+				stages = append(stages, Stage{Pipeline: p, Transformer: t, Key: "transform"})
 			}
 		}
 	}
 	return stages
 }
 
-// CheckScripts finds what is wrong between a stage and what its body does. facts is asked once for each stage with a body;
-// it answers false for one that did not compile, which is then passed over. The Problems are sorted. What is learnt of
+// CheckScripts finds what is wrong between a stage and what its body does. facts is asked once for each body; it answers false for one that did not compile, which is then passed over. The Problems are sorted. What is learnt of
 // transformers is kept in them (Stateful).
 func (s *Set) CheckScripts(facts func(Stage) (Facts, bool)) Problems {
 	var problems Problems
 	for _, stage := range s.Scripted() {
-		if f, ok := facts(stage); ok {
+		if f, ok := facts(stage); ok && stage.Key != "enrich" { // which has no outputs, state and configs of others to be wrong about
 			if t := stage.Transformer; t != nil {
 				t.Stateful = t.HasState || f.NamesState
 			}

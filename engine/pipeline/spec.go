@@ -83,14 +83,16 @@ type ExtractorSpec struct {
 	// Topics whose records are configs by key, besides the inline ones. They are compacted unless they say otherwise, have
 	// keys of text and values of JSON, and the same partition count.
 	ConfigTopics Names `json:"config_topics"`
-	// What a config must be, and what it has that does not say otherwise.
+	// What a config must be, and what it has that does not say otherwise. With `enrich` it must be so as it was written, and
+	// again once it is completed.
 	Config *ConfigRulesSpec `json:"config"`
 	// An expression over `config` and `vars` that tells which configs are the stage's own. It sees a config with its
 	// defaults, before its schema is checked.
 	Where Expression `json:"where"`
 	// A script that completes a config before it is polled: `config` is in scope, I/O is allowed, and the object that it
-	// returns takes the config's place. It yields nothing. It runs once for each config as that was written.
-	Enrich Script `json:"enrich" later:""`
+	// returns takes the config's place. It yields nothing. It runs once for each config as that was written: what it returns
+	// is kept in the stage's changelog.
+	Enrich Script `json:"enrich"`
 	// Into how many units of work the configs are spread over the instances of the pipeline. With `config_topics` their
 	// partition count decides.
 	Tokens Count `json:"tokens"`

@@ -175,6 +175,16 @@ type Source interface {
 	Close()
 }
 
+// Enrich completes configs before they are polled. Several calls may run at once.
+type Enrich interface {
+	// Complete answers what takes the place of a config: a JSON object, compact, that belongs to the caller.
+	Complete(ctx context.Context, config Config) ([]byte, error)
+	// Digest tells an Enrich from one that may complete the same config otherwise: it changes with the script, and is the
+	// same in every process that runs the same.
+	Digest() []byte
+	Close()
+}
+
 // Text is source text of a user (a body, an expression) and where it stands in the user's file. Line and Column are those of
 // its first character, from 1, in characters. Every further line of the text begins at column Indent+1 of the next line of
 // the file.

@@ -1,0 +1,3 @@
+export async function enrich(config) {
+  return { ...config, at: 1 };
+}
