@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -38,10 +39,15 @@ type example struct {
 
 func run(t *testing.T, file, print string, env ...string) *example {
 	t.Helper()
+	return runWith(t, []string{file, "--print", print}, env...)
+}
+
+func runWith(t *testing.T, args []string, env ...string) *example {
+	t.Helper()
 	e := &example{t: t}
 	e.process = enginetest.Start(t, enginetest.Command{
 		Path: enginetest.Build(t, "github.com/flechtwerk/flechtwerk/cmd/flechtwerk"),
-		Args: []string{"run", file, "--dev", "--print", print, "--log-format", "json", "-s", "http.listen=127.0.0.1:0"},
+		Args: append([]string{"run", "--dev", "--log-format", "json", "-s", "http.listen=127.0.0.1:0"}, args...),
 		Env:  env,
 	})
 	e.process.Stderr.WaitFor(t, 0, "the address of HTTP", func(line string) bool {
@@ -457,4 +463,40 @@ func sunHeight(latitude, longitude float64, at time.Time) float64 {
 	hour := radians(15*(18.697374558+24.06570982441908*d)+longitude) - ascension
 	lat := radians(latitude)
 	return math.Sin(lat)*math.Sin(declination) + math.Cos(lat)*math.Cos(declination)*math.Cos(hour)
+}
+
+func TestTankMonitor(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close()
+	e := runWith(t, []string{"tank-monitor.yaml", "--print", "tank-alerts,tank-readings,tank-invalid", "--publish", "data/tank-levels.ndjson"},
+		"MQTT_URL=mqtt://"+free.Addr().String())
+	// Seven readings, of which one came twice; one message that is none; three alerts.
+	got := map[string][]string{}
+	for _, r := range e.records(7 + 1 + 3) {
+		got[r.Topic+"/"+r.Key] = append(got[r.Topic+"/"+r.Key], string(r.Value))
+	}
+	want := map[string][]string{
+		"tank-readings/t1": {
+			`{"seq":1,"temperature":80,"unit":"C"}`, `{"seq":2,"temperature":95,"unit":"C"}`, `{"seq":3,"temperature":88,"unit":"C"}`, `{"seq":4,"temperature":60,"unit":"C"}`,
+		},
+		"tank-readings/t2": {
+			`{"seq":1,"temperature":60.5,"unit":"C"}`, `{"seq":2,"temperature":61,"unit":"C"}`, `{"seq":3,"temperature":140,"unit":"C"}`,
+		},
+		"tank-alerts/t1":              {`{"tank":"t1","seq":2,"mean":87.5}`, `{"tank":"t1","seq":3,"mean":87.66666666666667}`},
+		"tank-alerts/t2":              {`{"tank":"t2","seq":3,"mean":87.16666666666667}`},
+		"tank-invalid/tanks/t3/level": {""},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what was written (-want +got):\n%s", diff)
+	}
+	e.await(`flechtwerk_mqtt_messages_total{outcome="acknowledged",pipeline="tank-monitor",stage="bridge"}`, 9)
+	e.await(`flechtwerk_mqtt_connected{pipeline="tank-monitor",stage="bridge"}`, 1)
+	e.await(`flechtwerk_mqtt_inbox_messages{pipeline="tank-monitor",stage="bridge"}`, 0)
+	if ready := e.get("/readyz", http.StatusOK); !strings.Contains(ready, `"connected": true`) {
+		t.Error(ready)
+	}
+	e.stop()
 }

@@ -134,7 +134,10 @@ func mqttEvents(p *pipeline.Pipeline, x *pipeline.Extractor, w wiring) mqtt.Even
 			count.disconnects.Inc()
 			w.lines.repeated(slog.LevelWarn, "mqtt connection "+name, "MQTT connection lost", []any{"stage", name, "broker", i.Broker, "error", i.Err, "retry_in", i.Retry.Round(time.Millisecond)})
 		},
-		Subscribed: func(i mqtt.SubscribedInfo) { w.log.Info("MQTT subscribed", "stage", name, "filters", i.Filters) },
+		Subscribed: func(i mqtt.SubscribedInfo) {
+			w.log.Info("MQTT subscribed", "stage", name, "filters", i.Filters)
+			w.subscribed(name)
+		},
 		Unsubscribed: func(i mqtt.SubscribedInfo) {
 			w.log.Info("MQTT unsubscribed", "stage", name, "filters", i.Filters)
 		},

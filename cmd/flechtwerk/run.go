@@ -20,6 +20,7 @@ import (
 type runFlags struct {
 	stages, print []string
 	dev           bool
+	publish       string // a file of MQTT messages
 }
 
 func (p *program) runCommand() *cobra.Command {
@@ -31,12 +32,15 @@ func (p *program) runCommand() *cobra.Command {
 commit it and leave their groups; a second signal ends at once.
 
 With --dev there is a Kafka inside the process: topics are created and seeded, state is kept in memory, and nothing
-outlives the process.`,
+outlives the process. Where a pipeline names an MQTT broker on this machine and nobody listens there, there is one of these
+too, and --publish plays a file of messages to it: one JSON object a line, with topic, value or text, and, if need be, qos,
+retain, properties, content_type, and wait, the pause before it.`,
 		Args: atLeastOne,
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), args, f) },
 	}
 	cmd.Flags().StringSliceVar(&f.stages, "stage", nil, "run only these stages, as `NAME,...` or PIPELINE/NAME")
 	cmd.Flags().BoolVar(&f.dev, "dev", false, "with a Kafka inside the process, in memory")
+	cmd.Flags().StringVar(&f.publish, "publish", "", "with --dev, play the messages of `FILE` (ndjson) to the MQTT broker inside the process")
 	cmd.Flags().StringSliceVar(&f.print, "print", nil, "print the records of these topics to standard output, as `TOPIC,...`; one JSON object a line")
 	return cmd
 }
@@ -57,6 +61,15 @@ func (p *program) run(ctx context.Context, paths []string, f runFlags) error {
 	if err := checkPrinted(f.print, pipelines); err != nil {
 		return err
 	}
+	var messages []scripted
+	if f.publish != "" {
+		if !f.dev {
+			return usageError("--publish has no effect without --dev")
+		}
+		if messages, err = readPublished(f.publish); err != nil {
+			return err
+		}
+	}
 	log := newLogger(p.stderr, settings.LogFormat, settings.LogLevel, p.colour(p.stderr))
 	if settings.LogFormat == "json" {
 		p.json = log
@@ -75,6 +88,17 @@ func (p *program) run(ctx context.Context, paths []string, f runFlags) error {
 		log.Info("development run with a Kafka inside the process: nothing outlives it", "kafka", strings.Join(cluster.Addrs(), ","))
 	}
 
+	var mqtt *devMQTT
+	if f.dev {
+		if mqtt, err = startDevMQTT(pipelines, log); err != nil {
+			return err
+		}
+		defer mqtt.Close()
+		if len(messages) > 0 && len(mqtt.brokers) == 0 {
+			return usageError("--publish: there is no MQTT broker inside the process, since no pipeline names one on this machine where nobody listens")
+		}
+	}
+
 	lines, metrics := newEventLog(log, time.Now), NewMetrics(version)
 	e, err := engine.New(pipelines, engine.Options{
 		Kafka:           settings.Kafka,
@@ -85,7 +109,7 @@ func (p *program) run(ctx context.Context, paths []string, f runFlags) error {
 		ShutdownTimeout: settings.ShutdownTimeout,
 		InstanceID:      settings.InstanceID,
 		CreateTopics:    f.dev,
-		Handlers:        compiled.handlers(wiring{now: time.Now, log: log, lines: lines, metrics: metrics, batchRecords: settings.BatchRecords, batchBytes: settings.BatchBytes}),
+		Handlers:        compiled.handlers(wiring{now: time.Now, log: log, lines: lines, metrics: metrics, batchRecords: settings.BatchRecords, batchBytes: settings.BatchBytes, subscribed: mqtt.subscribed}),
 		Events:          engine.Tee(lines.Events(), metrics.Events()),
 		Now:             time.Now,
 	})
@@ -94,7 +118,7 @@ func (p *program) run(ctx context.Context, paths []string, f runFlags) error {
 	}
 	metrics.Watch(e.Status, e.StoreMetrics)
 
-	r := running{engine: e, lines: lines, log: log, printed: f.print, kafka: settings.Kafka, printer: newRecordPrinter(p.stdout, set.Topics)}
+	r := running{engine: e, mqtt: mqtt, messages: messages, lines: lines, log: log, printed: f.print, kafka: settings.Kafka, printer: newRecordPrinter(p.stdout, set.Topics)}
 	if settings.HTTPListen != "" {
 		server, occupied, err := NewServer(ServerConfig{Address: settings.HTTPListen, AnyPort: f.dev, Registry: metrics.registry, Status: e.Status})
 		if err != nil {
@@ -123,7 +147,10 @@ type running struct {
 	log     *slog.Logger
 	kafka   engine.Kafka
 	printed []string
-	printer *recordPrinter
+	// messages are played to mqtt; without --dev there are none.
+	mqtt     *devMQTT
+	messages []scripted
+	printer  *recordPrinter
 }
 
 // run ends when the engine has ended: the rest serves it, and goes on while it drains.
@@ -145,6 +172,9 @@ func (r *running) run(ctx context.Context) error {
 	begin(r.lines.Run)
 	if r.server != nil {
 		begin(r.server.Run)
+	}
+	if len(r.messages) > 0 {
+		begin(func(ctx context.Context) error { return r.mqtt.publish(ctx, r.messages) })
 	}
 	if len(r.printed) > 0 {
 		begin(func(ctx context.Context) error { return engine.Tail(ctx, r.kafka, r.printed, r.printer.Print) })

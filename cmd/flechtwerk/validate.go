@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -17,12 +18,32 @@ func (p *program) validateCommand() *cobra.Command {
 		Short:   "Find everything that is wrong with pipelines, without a broker",
 		Args:    atLeastOne,
 		RunE: func(_ *cobra.Command, args []string) error {
-			_, _, err := p.load(args, noEnv, p.stdout, sayAll)
-			return err
+			set, _, err := p.load(args, noEnv, p.stdout, sayAll)
+			if err != nil || p.flags.quiet || p.flags.json {
+				return err
+			}
+			return p.noteInstance(set)
 		},
 	}
 	cmd.Flags().BoolVar(&noEnv, "no-env", false, "look up neither environment variables nor secret files")
 	return cmd
+}
+
+// noteInstance says whose sessions an MQTT broker keeps, where no setting does.
+func (p *program) noteInstance(set *pipeline.Set) error {
+	settings, err := p.settings()
+	if err != nil || settings.InstanceID != "" {
+		return nil //nolint:nilerr // validate judges pipelines, not settings
+	}
+	for _, one := range set.Pipelines {
+		for _, x := range one.Extractors {
+			if x.MQTT != nil && x.MQTT.ClientID == "" {
+				_, err := fmt.Fprintf(p.stdout, "note: an MQTT broker keeps what arrives for the session %s-HOST while its process is away, and instance.id is not set: set it where the name of the host changes\n", x.ApplicationID)
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // saying is what load prints.

@@ -84,6 +84,8 @@ type wiring struct {
 	metrics      *Metrics
 	batchRecords int // of one transaction, at most
 	batchBytes   int
+	// subscribed is told when the session of a stage has subscribed.
+	subscribed func(stage string)
 }
 
 // handlers is the table from what a stage says to what runs it.

@@ -41,6 +41,7 @@ type Broker struct {
 	server *mochi.Server
 	addr   string
 	close  sync.Once
+	inside *mochi.Client // who publishes without a connection; made when first needed
 }
 
 // Start starts a broker that answers when Start returns. The caller closes it.
