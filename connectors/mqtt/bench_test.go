@@ -43,19 +43,25 @@ func newBench(t *testing.T, broker string) *bench {
 	b := &bench{t: t, broker: broker, tap: mqtttest.NewTap(t, broker), publish: mqtttest.NewPublisher(t, broker)}
 	b.configs = []stream.Config{{Key: "default", Value: []byte("{}")}}
 	b.changed, b.grown = make(chan struct{}), make(chan struct{})
-	b.config = mqtt.Config{
-		Broker:   "mqtt://" + b.tap.Addr,
-		ClientID: strings.ReplaceAll(t.Name(), "/", "-"),
+	b.config = newConfig("mqtt://"+b.tap.Addr, strings.ReplaceAll(t.Name(), "/", "-"))
+	b.config.Events.Disconnected = func(i mqtt.DisconnectedInfo) { b.tap.Note(i.String()) }
+	return b
+}
+
+// newConfig makes a session whose messages become records as they are.
+func newConfig(broker, id string) mqtt.Config {
+	c := mqtt.Config{
+		Broker:   broker,
+		ClientID: id,
 		Filters:  func(stream.Config) ([]string, error) { return []string{"tanks/+/level"}, nil },
 		Format:   stream.String,
 		Message: func(_ stream.Config, a *stream.Arrival, arena *stream.Arena) (stream.Message, error) {
 			return stream.Message{Topic: output, Partition: stream.AnyPartition, Key: arena.Copy([]byte(a.Topic)), Value: arena.Copy(a.Value), Timestamp: a.Timestamp}, nil
 		},
 	}
-	b.config.Events.Disconnected = func(i mqtt.DisconnectedInfo) { b.tap.Note(i.String()) }
-	b.config.Backoff.Min, b.config.Backoff.Max = time.Millisecond, 10*time.Millisecond
-	b.config.Quiet = 100 * time.Millisecond
-	return b
+	c.Backoff.Min, c.Backoff.Max = time.Millisecond, 10*time.Millisecond
+	c.Quiet = 100 * time.Millisecond
+	return c
 }
 
 func (b *bench) setConfigs(configs ...stream.Config) {

@@ -84,6 +84,15 @@ func (b *inbox) held() (messages int, bytes int64) {
 	return b.messages, b.bytes
 }
 
+// remind tells again that something waits, if something does.
+func (b *inbox) remind() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) > 0 {
+		b.signal()
+	}
+}
+
 func (b *inbox) signal() {
 	select {
 	case b.arrived <- struct{}{}:

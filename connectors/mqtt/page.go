@@ -41,7 +41,8 @@ type filling struct {
 	batch   []delivery
 	refused map[int]error // by place in the batch: Kafka does not take what became of it
 	letters []stream.Message
-	tell    bool // events, at the first attempt only
+	tell    bool // events; the first attempt tells of all, a further one of
+	newest  int  // the message that was refused last
 }
 
 // fill makes the page.
@@ -91,7 +92,7 @@ func (f *filling) without(refused *stream.RefusedError) error {
 		f.refused = map[int]error{}
 	}
 	f.refused[place] = refused
-	f.tell = true
+	f.newest = place
 	return nil
 }
 
@@ -185,7 +186,7 @@ func (f *filling) rule(p Policy, event func(MessageInfo), c stream.Config, place
 	if p.Kind == Fail {
 		return wrapped
 	}
-	if f.tell {
+	if f.tell || place == f.newest {
 		call(event, MessageInfo{Topic: d.packet.Topic, Config: c.Key, Err: err, DeadLetter: p.Kind == DeadLetter})
 	}
 	if p.Kind == DeadLetter {

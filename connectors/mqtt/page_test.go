@@ -274,12 +274,29 @@ func TestMessageThatKafkaRefuses(t *testing.T) {
 		}
 	}
 
+	told := make(chan string, 10)
+	b.config.Filter = func(_ stream.Config, a *stream.Arrival) (bool, error) {
+		if string(a.Value) == "odd" {
+			return false, errors.New("odd")
+		}
+		return true, nil
+	}
+	b.config.Events.MessageFailed = func(i mqtt.MessageInfo) { told <- i.Err.Error() }
 	b.config.OnError = mqtt.Policy{Kind: mqtt.Skip}
 	b.setGate(refuse("levels"))
 	stop := b.start()
 	b.subscribed(1)
+	b.publish.Publish(t, "tanks/a/level", "odd")
 	send()
-	b.acks(5)
+	b.acks(6)
+	var events []string
+	for range 3 {
+		events = append(events, await(t, told, "an event"))
+	}
+	slices.Sort(events)
+	if len(told) != 0 || events[2] != "odd" || !strings.Contains(events[0], "too large") || !strings.Contains(events[1], "too large") {
+		t.Errorf("events: %v", events)
+	}
 	if got := b.all(); !slices.Equal(got, []string{"1", "2", "3"}) {
 		t.Errorf("skip: committed %v", got)
 	}
@@ -290,7 +307,7 @@ func TestMessageThatKafkaRefuses(t *testing.T) {
 	stop = b.start()
 	b.subscribed(2)
 	send()
-	b.acks(10)
+	b.acks(11)
 	if got := b.all()[3:]; len(got) != 5 || !slices.Contains(got, "large a") || !slices.Contains(got, "large b") {
 		t.Errorf("dlq: committed %v", got)
 	}

@@ -344,7 +344,7 @@ func (s *Session) handle(ctx context.Context, push *stream.Push, batch []deliver
 		return nil
 	}
 	defer s.inbox.done(batch)
-	f := &filling{Session: s, routes: s.routes.Load(), batch: batch, tell: true}
+	f := &filling{Session: s, routes: s.routes.Load(), batch: batch, tell: true, newest: -1}
 	for {
 		if err := f.fill(ctx, push); err != nil {
 			return err
@@ -393,6 +393,7 @@ func (s *Session) acknowledge(batch []delivery) {
 // drain handles what the broker still sends to an instance that leaves for good, after it has unsubscribed.
 func (s *Session) drain(work context.Context, push *stream.Push, k *keeper) parting {
 	close(k.leave)
+	s.inbox.remind() // pump may have taken the word of what waits with it
 	var quiet <-chan time.Time
 	var batch []delivery
 	for {

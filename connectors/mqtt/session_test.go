@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -501,6 +502,101 @@ func TestUserProperties(t *testing.T) {
 		}
 		if got := fmt.Sprintf("%s", d.Properties); got != "[{x 1} {x 2}]" || len(a.Headers) != 2 {
 			t.Errorf("properties %s", got)
+		}
+		b.mustStop(stop)
+	})
+}
+
+func TestQoS(t *testing.T) {
+	onBrokers(t, func(t *testing.T, broker string) {
+		b := newBench(t, broker)
+		qos := make(chan byte, 10)
+		message := b.config.Message
+		b.config.Message = func(c stream.Config, a *stream.Arrival, arena *stream.Arena) (stream.Message, error) {
+			qos <- a.Delivery.QoS
+			return message(c, a, arena)
+		}
+		for level, kind := range []mqtt.QoS{mqtt.AtMostOnce, mqtt.AtLeastOnce, mqtt.ExactlyOnce} {
+			if mqtt.QoSOf(level) != kind {
+				t.Error(level)
+			}
+			c := b.config
+			c.QoS, c.ClientID = kind, c.ClientID+strconv.Itoa(level)
+			stop, _ := b.startAs(c)
+			b.subscribed(level + 1)
+			b.publish.Send(t, &paho.Publish{Topic: "tanks/a/level", QoS: 2, Payload: []byte("1")})
+			if got := await(t, qos, "a message"); got != byte(level) {
+				t.Errorf("QoS %d for %d", got, level)
+			}
+			if level == 2 {
+				b.tap.Wait(t, 1, "PUBREC", mqtttest.Is(packets.PUBREC, true))
+				b.tap.Wait(t, 1, "PUBREL", mqtttest.Is(packets.PUBREL, false))
+				b.tap.Wait(t, 1, "PUBCOMP", mqtttest.Is(packets.PUBCOMP, true))
+			}
+			b.mustStop(stop)
+			if n := b.count(mqtttest.Is(packets.PUBACK, true)); n != min(level, 1) {
+				t.Errorf("%d acknowledgements", n)
+			}
+		}
+	})
+}
+
+func TestQoS2IsNotHandedOverTwice(t *testing.T) {
+	onBrokers(t, func(t *testing.T, broker string) {
+		b := newBench(t, broker)
+		b.config.QoS = mqtt.ExactlyOnce
+		connected := make(chan mqtt.ConnectedInfo, 10)
+		b.config.Events.Connected = func(i mqtt.ConnectedInfo) { connected <- i }
+		b.tap.Hold(func(p mqtttest.Packet) bool { return p.Conn == 1 && p.Type == packets.PUBREC }) // the broker never hears of it
+		stop := b.start()
+		b.subscribed(1)
+		await(t, connected, "a connection")
+		b.publish.Send(t, &paho.Publish{Topic: "tanks/a/level", QoS: 2, Payload: []byte("1")})
+		b.wait(1)
+		b.tap.Held(t)
+		b.tap.Cut()
+		if !await(t, connected, "a second connection").Resumed {
+			t.Error("the session was not resumed")
+		}
+		again := b.tap.Wait(t, 2, "PUBLISH", mqtttest.Is(packets.PUBLISH, false))[1].Content.(*packets.Publish)
+		if !again.Duplicate {
+			t.Error("it is not marked as sent again")
+		}
+		b.tap.Wait(t, 1, "PUBCOMP", mqtttest.Is(packets.PUBCOMP, true))
+		b.publish.Publish(t, "tanks/a/level", "2")
+		if got := b.wait(2); !slices.Equal(got, []string{"1", "2"}) {
+			t.Errorf("committed %v", got)
+		}
+		b.mustStop(stop)
+	})
+}
+
+func TestRetained(t *testing.T) {
+	onBrokers(t, func(t *testing.T, broker string) {
+		b := newBench(t, broker)
+		retained := make(chan bool, 10)
+		message := b.config.Message
+		b.config.Message = func(c stream.Config, a *stream.Arrival, arena *stream.Arena) (stream.Message, error) {
+			retained <- a.Delivery.Retained
+			return message(c, a, arena)
+		}
+		b.publish.Send(t, &paho.Publish{Topic: "tanks/a/level", QoS: 1, Retain: true, Payload: []byte("old")})
+		stop := b.start()
+		if !await(t, retained, "the retained message") {
+			t.Error("it is not marked as retained")
+		}
+		b.publish.Send(t, &paho.Publish{Topic: "tanks/a/level", QoS: 1, Retain: true, Payload: []byte("new")})
+		if await(t, retained, "a message") {
+			t.Error("what was just published is marked as retained")
+		}
+		b.acks(2)
+		b.mustStop(stop)
+		// The session is there already, and with it the subscription: the message does not come once more.
+		stop = b.start()
+		b.subscribed(2)
+		b.publish.Publish(t, "tanks/a/level", "end")
+		if got := b.wait(3); !slices.Equal(got, []string{"old", "new", "end"}) {
+			t.Errorf("committed %v", got)
 		}
 		b.mustStop(stop)
 	})

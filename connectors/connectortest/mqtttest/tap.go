@@ -60,6 +60,7 @@ type Tap struct {
 	refuse  bool
 	// hold stops packets of the client that it answers true to, until the connection ends.
 	hold func(Packet) bool
+	held chan struct{} // gets a token when it has
 }
 
 type tapped struct{ client, broker net.Conn }
@@ -76,7 +77,7 @@ func NewTap(t testing.TB, broker string) *Tap {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tap := &Tap{Addr: listen.Addr().String(), t: t, target: broker, listen: listen, grown: make(chan struct{}), conns: map[int]*tapped{}}
+	tap := &Tap{Addr: listen.Addr().String(), t: t, target: broker, listen: listen, grown: make(chan struct{}), held: make(chan struct{}, 100), conns: map[int]*tapped{}}
 	tap.ended.Go(tap.accept)
 	t.Cleanup(func() {
 		listen.Close()
@@ -127,6 +128,7 @@ func (p *Tap) pass(n int, c *tapped, from io.Reader, to io.Writer, client bool) 
 		hold := p.hold
 		p.mu.Unlock()
 		if hold != nil && hold(seen) {
+			p.held <- struct{}{}
 			_, _ = io.Copy(io.Discard, from)
 			return
 		}
@@ -173,6 +175,16 @@ func (p *Tap) Hold(match func(Packet) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hold = match
+}
+
+// Held waits until a packet was held.
+func (p *Tap) Held(t testing.TB) {
+	t.Helper()
+	select {
+	case <-p.held:
+	case <-time.After(Patience):
+		t.Fatalf("nothing was held\n%s", p)
+	}
 }
 
 // Packets are all packets so far.
