@@ -1,6 +1,8 @@
 package script
 
 import (
+	"slices"
+
 	"github.com/dop251/goja"
 
 	"github.com/flechtwerk/flechtwerk/engine/stream"
@@ -85,6 +87,9 @@ type Program struct {
 
 // YieldsMessage tells whether the script names Message, and so needs output topics.
 func (p *Program) YieldsMessage() bool { return p.yieldsMessage }
+
+// NamesResponse tells whether a Relay names `response`.
+func (p *Program) NamesResponse() bool { return slices.Contains(p.further, "response") }
 
 // NamesState tells whether the body or its functions name state or State. A script that does not is stateless.
 func (p *Program) NamesState() bool { return p.namesState }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -13,7 +14,7 @@ import (
 )
 
 // poller is the source of an extractor with a request.
-func (b *bodies) poller(p *pipeline.Pipeline, x *pipeline.Extractor, now func() time.Time, log *slog.Logger) (stream.Source, error) {
+func (b *bodies) poller(p *pipeline.Pipeline, x *pipeline.Extractor, w wiring) (stream.Source, error) {
 	h := x.HTTP
 	client, err := b.clients.ofStage(p, h)
 	if err != nil {
@@ -28,7 +29,7 @@ func (b *bodies) poller(p *pipeline.Pipeline, x *pipeline.Extractor, now func() 
 		Auth: httpAuth(h.Auth), Paginate: httpPages(h.Paginate), Conditional: http.ConditionalDefault, Decode: h.Decode,
 		Records: x.Records, Message: x.Message,
 		RetryAfter: http.RetryAfterConfig{Most: h.RetryAfter.Most, Times: h.RetryAfter.Times, Off: h.RetryAfter.Off},
-		Initial:    x.Initial, Vars: p.Vars, Now: now, Secrets: h.Secrets,
+		Initial:    x.Initial, Vars: p.Vars, Now: w.now, Batch: http.BatchLimits{Records: w.batchRecords, Bytes: w.batchBytes}, Secrets: h.Secrets,
 		Place: func(f *expr.Failure) string {
 			at, ok := x.At(f)
 			if !ok {
@@ -36,7 +37,7 @@ func (b *bodies) poller(p *pipeline.Pipeline, x *pipeline.Extractor, now func() 
 			}
 			return fmt.Sprintf("%s:%d:%d", at.File, at.Line, at.Column)
 		},
-		Events: pollerEvents(log.With("stage", p.Name+"/"+x.Name)),
+		Events: pollerEvents(w.log.With("stage", p.Name+"/"+x.Name)),
 	}
 	if p.Fetch.MaxRedirects == 0 && h.Redirect == "follow" {
 		config.Request.Redirect = http.Refuse
@@ -64,6 +65,18 @@ func (b *bodies) poller(p *pipeline.Pipeline, x *pipeline.Extractor, now func() 
 	}
 	for _, t := range x.OutputTopics {
 		config.Outputs = append(config.Outputs, &t.Topic)
+	}
+	if x.Relay.Present() {
+		program := b.programs[&x.Relay]
+		if program == nil {
+			return nil, errors.New("the stage has no relay")
+		}
+		env, err := b.env(p, x.Name, x.OutputTopics, x.Initial, x.Timeout, w.now, w.log, w.metrics)
+		if err != nil {
+			return nil, err
+		}
+		config.NewRelay = func() (stream.Relay, error) { return program.NewRelay(env) }
+		config.KeepBody = program.NamesResponse() && h.Tail == nil
 	}
 	source, err := http.NewPoller(config)
 	if err != nil {

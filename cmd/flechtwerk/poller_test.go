@@ -10,11 +10,17 @@ import (
 	"github.com/flechtwerk/flechtwerk/connectors/connectortest/replay"
 )
 
-// printed are the records of a topic that `run --dev --print` shows, as "key value", once there are n. The run goes on.
+// printed are the records that `run --print` shows, as "key value", once there are n. The run goes on.
 func printed(t *testing.T, s *started, n int) []string {
 	t.Helper()
 	seen := 0
 	s.stdout.WaitFor(t, 0, fmt.Sprintf("%d records", n), func(string) bool { seen++; return seen == n })
+	return s.records(t)
+}
+
+// records are those printed so far.
+func (s *started) records(t *testing.T) []string {
+	t.Helper()
 	var records []string
 	for _, line := range s.stdout.All() {
 		var r struct {

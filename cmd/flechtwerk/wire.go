@@ -109,7 +109,7 @@ func (b *bodies) handlers(w wiring) engine.Handlers {
 		},
 		Source: func(p *pipeline.Pipeline, x *pipeline.Extractor) (stream.Source, error) {
 			if x.HTTP != nil {
-				return b.poller(p, x, now, log)
+				return b.poller(p, x, w)
 			}
 			program := b.programs[&x.Poll]
 			if program == nil {

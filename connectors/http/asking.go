@@ -1,7 +1,6 @@
 package http
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -58,14 +57,19 @@ func (c *RequestConfig) fill(env *expr.Env) (*asking, error) {
 	return a, nil
 }
 
+// fillPairs leaves out a parameter whose value is one hole that gives nothing.
 func fillPairs(params []Param, env *expr.Env) ([]Pair, error) {
-	pairs := make([]Pair, len(params))
+	pairs := make([]Pair, 0, len(params))
 	for i := range params {
 		value, err := params[i].Value.Append(nil, env)
-		if err != nil {
+		var failure *expr.Failure
+		switch {
+		case err == nil:
+			pairs = append(pairs, Pair{params[i].Name, string(value)})
+		case params[i].Value.Only() != nil && errors.As(err, &failure) && failure.Code == expr.CodeNilHole:
+		default:
 			return nil, err
 		}
-		pairs[i] = Pair{params[i].Name, string(value)}
 	}
 	return pairs, nil
 }
@@ -94,67 +98,8 @@ func encodeForm(pairs []Pair) []byte {
 
 // fillURL fills the holes of a URL, each escaped for where it stands.
 func fillURL(t *expr.Template, env *expr.Env) (string, error) {
-	wrongHost, climbs := false, false
-	filled, err := t.AppendEscaped(nil, env, func(dst, hole []byte) []byte {
-		switch placeInURL(dst) {
-		case urlStart:
-			return append(dst, hole...)
-		case urlHost:
-			wrongHost = wrongHost || !isHost(hole)
-			return append(dst, hole...)
-		case urlPath:
-			// A server takes them as steps, however they are escaped.
-			climbs = climbs || (string(hole) == "." || string(hole) == "..") && bytes.HasSuffix(dst, []byte("/"))
-			return append(dst, url.PathEscape(string(hole))...)
-		default:
-			return append(dst, url.QueryEscape(string(hole))...)
-		}
-	})
-	if err != nil {
-		return "", err
-	}
-	if wrongHost {
-		return "", newPollError("http."+CodeRequest, "a hole in the host of the URL is filled with what no name of a host has; a name has letters, digits, points and hyphens", nil)
-	}
-	if climbs {
-		return "", newPollError("http."+CodeRequest, "a hole in the path of the URL is filled with . or .., which leads to another path", nil)
-	}
-	return string(filled), nil
-}
-
-type urlPlace uint8
-
-const (
-	urlStart urlPlace = iota
-	urlHost
-	urlPath
-	urlQuery
-)
-
-// placeInURL is where a URL goes on that begins so.
-func placeInURL(begun []byte) urlPlace {
-	if len(begun) == 0 {
-		return urlStart
-	}
-	if bytes.ContainsAny(begun, "?#") {
-		return urlQuery
-	}
-	_, rest, absolute := bytes.Cut(begun, []byte("://"))
-	if absolute && !bytes.ContainsRune(rest, '/') {
-		return urlHost
-	}
-	return urlPath
-}
-
-// isHost tells whether a text may be a part of a host with its port.
-func isHost(text []byte) bool {
-	for _, c := range text {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !letter && c != '.' && c != '-' && c != '_' && c != ':' {
-			return false
-		}
-	}
-	return true
+	filled, err := t.AppendURL(nil, env)
+	return string(filled), err
 }
 
 // appendTo appends the value with its holes filled.

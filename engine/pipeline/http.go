@@ -734,7 +734,11 @@ func (r *request) records(spec *ExtractorSpec, stage *node) {
 		r.report(second(message, stage.key("relay")), "stage.two_bodies", what+" has a `message` and a `relay`", "write the Message in the script, or leave the script out")
 	case message == nil && !relay:
 		r.report(e.item.key, "stage.no_body", what+" has neither `message:` nor `relay:`, so nothing becomes of what it reads", "write one of them")
-	case !relay:
+	case relay:
+		if !spec.Timeout.given() {
+			e.Timeout = RelayTimeout
+		}
+	default:
 		r.noEffect(stage, "timeout", "in a stage without a script", "`http.timeout` is the time of a request")
 	}
 	e.Message = r.message(of, stage, spec.Message, what, r.scope(expr.Item))
@@ -768,6 +772,9 @@ func (r *request) cursor(spec *ExtractorSpec, stage *node, what string) {
 		value, errs := expr.CompileTree(item, r.scope(expr.Page))
 		for j := range errs {
 			r.expressionError(errs[j].Tree.Ref.(*leafText), errs[j].Err)
+		}
+		if c.tree.Names[i] == "$http" {
+			r.report(item.Ref.(*leafText).node, "field.value", "the member $http of the state is where pages, versions and files stand", "use another name")
 		}
 		if value != nil {
 			r.e.read(item.Ref.(*leafText).node, value.Reads())

@@ -18,6 +18,9 @@ func (s *DecodeSpec) decode(d *decoder, n *node, what string) bool {
 // decode says what the body of an answer is written in.
 func (r *request) decode() {
 	at := r.in.find("decode")
+	if r.out.Tail != nil && at == nil {
+		r.out.Decode.Format = decode.Lines
+	}
 	if at == nil || r.spec.Decode == nil {
 		return
 	}
@@ -66,12 +69,27 @@ func (r *request) decode() {
 		r.protobuf(spec, at, what)
 	default:
 	}
-	if k := r.in.key("tail"); k != nil {
+	if r.out.Tail != nil {
+		r.tailed(at, what)
 		r.noEffect(at, "packing", "with `tail`, which reads parts of a file", "remove it")
 		r.noEffect(at, "separator", "with `tail`, which has a `separator` of its own", "write `tail: { separator: … }`")
 	}
 	if _, err := decode.New(*c); err != nil && !r.failed(at) {
 		r.report(r.in.key("decode"), "http.decode", what+": "+err.Error(), "")
+	}
+}
+
+// tailFormats are those whose records stand for themselves.
+var tailFormats = []decode.Format{decode.Lines, decode.NDJSON, decode.CSV, decode.TSV}
+
+// tailed checks that the records of a file that grows can be read from its middle.
+func (r *request) tailed(at *node, what string) {
+	c := &r.out.Decode
+	switch k := r.in.key("decode"); {
+	case !slices.Contains(tailFormats, c.Format):
+		r.report(k, "http.decode", fmt.Sprintf("%s: a file that grows is read record by record, and %s has no records that stand for themselves", what, c.Format), "write lines, ndjson, csv or tsv")
+	case (c.Format == decode.CSV || c.Format == decode.TSV) && !at.has("columns"):
+		r.report(k, "http.decode", what+": in the middle of a file the columns have no names", "write `columns: [...]`")
 	}
 }
 
@@ -129,7 +147,8 @@ func (r *request) readers(stage *node, what string) {
 		}
 		r.noEffect(stage, "records", fmt.Sprintf("with %s, whose records are its rows or pieces", name), "remove it")
 	}
-	readsState := stage.has("relay")
+	relay := stage.has("relay")
+	readsState := false
 	for _, l := range r.e.reads {
 		for _, path := range l.paths {
 			readsState = readsState || path[0] == "state"
@@ -139,8 +158,9 @@ func (r *request) readers(stage *node, what string) {
 			}
 		}
 	}
-	if readsState || r.failed(stage) {
-		return // or what reads it is reported
+	r.e.readsState = readsState
+	if readsState || relay || r.failed(stage) {
+		return // what reads it may be the script, or is reported
 	}
 	for _, key := range []string{"cursor", "state"} {
 		if k := stage.key(key); k != nil && !stage.has("poll") {

@@ -141,7 +141,7 @@ type PaginateSpec struct {
 	OtherHosts Flag `json:"other_hosts" default:"false"`
 }
 
-// TailSpec is a file that grows. What `decode` says is said of each piece between separators.
+// TailSpec is a file that grows: `lines` (by default), `ndjson`, or `csv` and `tsv` with `columns`.
 type TailSpec struct {
 	// What ends a record. A record without it is not complete and waits for the next poll.
 	Separator Text `json:"separator"`

@@ -124,9 +124,6 @@ func (d *draft) mqtt(e *Extractor, item *Item[ExtractorSpec], what string) {
 				d.report(k, "field.no_effect", fmt.Sprintf("`%s` has no effect without `mqtt`", key), "remove it")
 			}
 		}
-		if k := stage.key("relay"); k != nil && stage.has("http") {
-			d.report(k, "not_supported", "`relay` is not supported yet for `http`", "use `message:`")
-		}
 		if e.OnError == DeadLetter {
 			d.report(spec.OnError.node, "not_supported", "`dlq` is not supported yet for what polls", "use fail, skip or retry")
 		}

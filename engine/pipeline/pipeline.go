@@ -183,6 +183,8 @@ type Extractor struct {
 
 	item *Item[ExtractorSpec]
 	expressions
+	// readsState says that the request, or an expression of its answers, reads the state.
+	readsState bool
 }
 
 // Period is how long from the start of one poll of a config to the start of its next, where the stage has no Schedule. env

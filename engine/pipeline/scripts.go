@@ -97,8 +97,8 @@ func (s Stage) check(f Facts) Problems {
 	case !f.YieldsMessage && outputs != nil:
 		report(place.File, outputs.line, outputs.column, "stage.idle_output", fmt.Sprintf("%s has `output_topics:`, but its script never yields a Message", what), "write `yield Message({…})`, or remove the key")
 	}
-	if !f.NamesState {
-		for _, name := range []string{"state", "state_key"} {
+	if !f.NamesState && (s.Extractor == nil || !s.Extractor.readsState) {
+		for _, name := range []string{"state", "state_key", "cursor"} {
 			if key := stage.key(name); key != nil {
 				report(place.File, key.line, key.column, "state.unused", fmt.Sprintf("%s has `%s:`, but its script never names `state`", what, name), "remove the key")
 			}

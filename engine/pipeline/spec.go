@@ -120,8 +120,8 @@ type ExtractorSpec struct {
 	Records Expression `json:"records"`
 	// What a record or message becomes, without a script: every leaf is an expression. For `mqtt` it has the names of `filter`.
 	Message *MessageSpec `json:"message"`
-	// The script that says in place of `message` what becomes of each message of `mqtt`: `msg` and `config` are in scope. It has
-	// no state.
+	// The script that says in place of `message` what becomes of each message of `mqtt`, or of each record of an answer: `msg` and
+	// `config` are in scope. For `http` also `response`, and `state`, which becomes what it yields; for `mqtt` there is no state.
 	Relay Script `json:"relay"`
 	// What `state` becomes with a page of records, as names and expressions over `page.first`, `page.last`, `page.count`, `body`
 	// and `headers`. A member that gives nothing keeps its value.
