@@ -23,8 +23,10 @@ type slab struct{ free []rawjson.Member }
 
 const slabMembers = 4096
 
-// decode fills rec from r. The error says what is wrong with the record, never what it holds.
-func (b *batches) decode(in *stream.Input, r *kgo.Record, rec *stream.Record) error {
+// decode fills rec from r, a record of the input of that number. The error says what is wrong with the record, never what it
+// holds.
+func (b *batches) decode(input int, r *kgo.Record, rec *stream.Record) error {
+	in := b.spec.Inputs[input]
 	rec.Input = in
 	rec.Partition, rec.Offset, rec.Timestamp = r.Partition, r.Offset, r.Timestamp.UnixMilli()
 	rec.Key, rec.Value = r.Key, r.Value
@@ -56,15 +58,15 @@ func (b *batches) decode(in *stream.Input, r *kgo.Record, rec *stream.Record) er
 			rec.Value, rec.Kind = emptyObject, rawjson.Object
 			return nil
 		}
-		if cap(b.members.free)-len(b.members.free) < 64 {
+		if cap(b.members.free)-len(b.members.free) < rawjson.MaxShaped {
 			b.members.free = make([]rawjson.Member, 0, slabMembers)
 		}
 		at := len(b.members.free)
-		kind, members, err := rawjson.Check(r.Value, b.members.free)
+		kind, members, shape, err := b.shapes[input].Check(r.Value, b.members.free)
 		if err != nil {
 			return fmt.Errorf("the value is not JSON: %w", err)
 		}
-		rec.Kind = kind
+		rec.Kind, rec.Shape = kind, shape
 		rec.Members = members[at:len(members):len(members)]
 		if cap(members) == cap(b.members.free) {
 			b.members.free = members
@@ -109,7 +111,7 @@ func (l *look) tick() { l.env.Now = l.now().UnixMilli() }
 // at points the expressions at r.
 func (l *look) at(r *stream.Record) {
 	e := &l.env
-	e.Key, e.Value, e.Members = r.Key, r.Value, r.Members
+	e.Key, e.Value, e.Members, e.Shape = r.Key, r.Value, r.Members, r.Shape
 	e.KeyFormat, e.ValueFormat = expr.Format(r.Input.Key), expr.Format(r.Input.Value)
 	e.Timestamp, e.Offset, e.Partition = r.Timestamp, r.Offset, r.Partition
 	e.Topic = r.Input.Topic.Name

@@ -13,6 +13,7 @@ import (
 
 	"github.com/flechtwerk/flechtwerk/engine/expr"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
@@ -55,7 +56,7 @@ func newTransformerStage(e *Engine, p *pipeline.Pipeline, t *pipeline.Transforme
 		if err != nil {
 			return nil, err
 		}
-		return &batches{task: task, spec: t, transform: transform, look: look, stateful: stateful}, nil
+		return &batches{task: task, spec: t, transform: transform, look: look, stateful: stateful, shapes: make([]rawjson.Shapes, len(t.Inputs))}, nil
 	}
 	return s, nil
 }
@@ -74,6 +75,7 @@ type batches struct {
 	inputs  []position      // by input
 	values  []byte          // the state read last
 	members slab
+	shapes  []rawjson.Shapes // by input
 }
 
 // position is how far one input was handled.
@@ -425,7 +427,7 @@ func (b *batches) take() (taken int, err error) {
 		b.inputs[input] = position{next: r.Offset + 1, epoch: r.LeaderEpoch}
 		newest = max(newest, r.Timestamp.UnixMilli())
 		var rec stream.Record
-		if invalid := b.decode(b.spec.Inputs[input], r, &rec); invalid != nil {
+		if invalid := b.decode(input, r, &rec); invalid != nil {
 			err = b.onInvalid(r, invalid)
 			return
 		}

@@ -29,14 +29,15 @@ func benchmark(b *testing.B, body string) {
 	batch := &stream.Batch{Fail: func(_ int, err error) error { return err }}
 	store := storeMap{}
 	records := make([]stream.Record, benchBatch)
+	var shapes rawjson.Shapes
 	for i := range records {
 		value := []byte(reading(i))
-		kind, members, err := rawjson.Check(value, nil)
+		kind, members, shape, err := shapes.Check(value, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
 		key := fmt.Sprintf("sensor-%04d", i%100)
-		records[i] = stream.Record{Input: in, Key: []byte(key), StateKey: key, Value: value, Kind: kind, Members: members}
+		records[i] = stream.Record{Input: in, Key: []byte(key), StateKey: key, Value: value, Kind: kind, Members: members, Shape: shape}
 	}
 	b.ReportAllocs()
 	b.ResetTimer()

@@ -23,13 +23,14 @@ import (
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
-// Every case runs over lazy and over ordinary objects: a script must not be able to tell them apart.
+// Every case runs over lazy objects, of known shape and not, and over ordinary ones: a script must not be able to tell them
+// apart.
 func bothWays(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	for _, plain := range []bool{false, true} {
-		t.Run(map[bool]string{false: "lazy", true: "plain"}[plain], func(t *testing.T) {
-			plainValues = plain
-			defer func() { plainValues = false }()
+	for _, way := range []string{"lazy", "shapeless", "plain"} {
+		t.Run(way, func(t *testing.T) {
+			plainValues, shapeless = way == "plain", way == "shapeless"
+			defer func() { plainValues, shapeless = false, false }()
 			f(t)
 		})
 	}

@@ -46,8 +46,10 @@ func newProgram(f testing.TB, body string) program {
 func (p program) run(tr stream.Transform, text []byte, kind rawjson.Kind, members []rawjson.Member) string {
 	in := &stream.Input{Name: "in", Topic: stream.Topic{Name: "in", Key: stream.String}}
 	b := &stream.Batch{States: storeMap{}, Fail: func(_ int, err error) error { return err }}
-	for range 2 {
-		b.Records = append(b.Records, stream.Record{Input: in, Key: []byte("k"), StateKey: "k", Value: text, Kind: kind, Members: members})
+	var shapes rawjson.Shapes
+	_, _, shape, _ := shapes.Check(text, nil)
+	for _, shape := range []*rawjson.Shape{nil, shape} {
+		b.Records = append(b.Records, stream.Record{Input: in, Key: []byte("k"), StateKey: "k", Value: text, Kind: kind, Members: members, Shape: shape})
 	}
 	if err := tr.Run(context.Background(), b); err != nil {
 		return showError(err)
@@ -93,8 +95,10 @@ func FuzzRepresentations(f *testing.F) {
 		run := func(tr stream.Transform) string {
 			in := &stream.Input{Name: "in", Topic: stream.Topic{Name: "in", Key: stream.String}}
 			b := &stream.Batch{States: storeMap{}, Fail: func(int, error) error { return nil }}
-			for range 2 {
-				b.Records = append(b.Records, stream.Record{Input: in, Key: []byte("k"), StateKey: "k", Value: text, Kind: kind, Members: members,
+			var shapes rawjson.Shapes
+			_, _, shape, _ := shapes.Check(text, nil)
+			for _, shape := range []*rawjson.Shape{nil, shape} {
+				b.Records = append(b.Records, stream.Record{Input: in, Key: []byte("k"), StateKey: "k", Value: text, Kind: kind, Members: members, Shape: shape,
 					Headers: []stream.Header{{Key: "names", Value: []byte(n + "\n" + m)}}})
 			}
 			var failed []string

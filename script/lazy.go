@@ -7,6 +7,7 @@ import (
 	"github.com/dop251/goja"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
 // A lazy object is a JSON text and what the script did to it.
@@ -27,7 +28,8 @@ import (
 type text struct {
 	raw      []byte
 	members  []rawjson.Member
-	lookup   *lookup // once a member of many was looked for; shared by texts with the same members
+	shape    *rawjson.Shape // of the text as a whole, if known; then members are
+	lookup   *lookup        // once a member of many was looked for; shared by texts with the same members
 	children *child
 	scanned  bool
 }
@@ -78,6 +80,9 @@ func (t *text) scan() {
 
 // find is the place of a member, the last of several with one name, or -1.
 func (t *text) find(name string) int32 {
+	if t.shape != nil {
+		return int32(t.shape.Find(name))
+	}
 	t.scan()
 	if len(t.members) > manyMembers {
 		if t.lookup == nil {
@@ -128,10 +133,10 @@ func (vs *values) lazy(t *text, changes []change) *goja.Object {
 	return vs.expose(l)
 }
 
-// lazyRecord makes a lazy object of a text whose members are known.
-func (vs *values) lazyRecord(raw []byte, members []rawjson.Member) *goja.Object {
+// lazyRecord makes a lazy object of the value of a record.
+func (vs *values) lazyRecord(record *stream.Record) *goja.Object {
 	l := vs.newLazy()
-	*l.text = text{raw: raw, members: members, scanned: true}
+	*l.text = text{raw: record.Value, members: record.Members, shape: record.Shape, scanned: true}
 	return vs.expose(l)
 }
 
@@ -185,6 +190,24 @@ func (l *lazy) changed(name string) int {
 	return -1
 }
 
+// look is the place of a name's latest change, or -1, and if there is none the member of the text, or -1. A change of a member
+// is told by the member's number, so that names are compared only with those of additions.
+func (l *lazy) look(name string) (change int, member int32) {
+	if l.text.shape == nil || len(l.changes) > manyMembers {
+		if change = l.changed(name); change >= 0 {
+			return change, -1
+		}
+		return -1, l.text.find(name)
+	}
+	member = int32(l.text.shape.Find(name))
+	for i := len(l.changes) - 1; i >= 0; i-- {
+		if c := &l.changes[i]; c.member == member && member >= 0 || c.member < 0 && c.name == name {
+			return i, member
+		}
+	}
+	return -1, member
+}
+
 func (l *lazy) note(c change) {
 	if l.changes == nil {
 		l.changes = l.vs.changeRoom(4)
@@ -204,13 +227,18 @@ func (c *change) get(vs *values) goja.Value {
 
 // Get implements goja.DynamicObject.
 func (l *lazy) Get(name string) goja.Value {
-	if len(l.changes) > 0 {
-		if i := l.changed(name); i >= 0 {
-			return l.changes[i].get(l.vs)
+	if len(l.changes) == 0 {
+		if i := l.text.find(name); i >= 0 {
+			return l.vs.load(l.text, i, name)
 		}
+		return nil
 	}
-	if i := l.text.find(name); i >= 0 {
-		return l.vs.load(l.text, i, name)
+	i, member := l.look(name)
+	switch {
+	case i >= 0:
+		return l.changes[i].get(l.vs)
+	case member >= 0:
+		return l.vs.load(l.text, member, name)
 	}
 	return nil
 }
@@ -233,7 +261,8 @@ func (l *lazy) Set(name string, value goja.Value) bool {
 	if value == nil {
 		value = goja.Undefined()
 	}
-	if i := l.changed(name); i >= 0 {
+	i, member := l.look(name)
+	if i >= 0 {
 		if c := &l.changes[i]; !c.gone {
 			c.value, c.raw = value, nil
 			return true
@@ -241,7 +270,6 @@ func (l *lazy) Set(name string, value goja.Value) bool {
 		l.note(change{name: name, value: value, member: -1})
 		return true
 	}
-	member := l.text.find(name)
 	if member >= 0 && l.vs.says(l.text, member, value) {
 		return true
 	}
@@ -287,15 +315,17 @@ func (vs *values) says(t *text, member int32, value goja.Value) bool {
 
 // Has implements goja.DynamicObject.
 func (l *lazy) Has(name string) bool {
-	if i := l.changed(name); i >= 0 {
+	i, member := l.look(name)
+	if i >= 0 {
 		return !l.changes[i].gone
 	}
-	return l.text.find(name) >= 0
+	return member >= 0
 }
 
 // Delete implements goja.DynamicObject.
 func (l *lazy) Delete(name string) bool {
-	if i := l.changed(name); i >= 0 {
+	i, member := l.look(name)
+	if i >= 0 {
 		c := &l.changes[i]
 		switch {
 		case c.gone:
@@ -308,7 +338,7 @@ func (l *lazy) Delete(name string) bool {
 		}
 		return true
 	}
-	if member := l.text.find(name); member >= 0 {
+	if member >= 0 {
 		l.note(change{name: name, member: member, gone: true})
 	}
 	return true
@@ -393,6 +423,9 @@ func (l *lazy) changeOf(member int32) int32 {
 
 // doubled compares every name with every other.
 func (t *text) doubled() bool {
+	if t.shape != nil {
+		return t.shape.Doubled()
+	}
 	if len(t.members) > manyMembers {
 		names := make(map[string]bool, len(t.members))
 		for i := range t.members {
@@ -458,10 +491,10 @@ func (l *lazy) untouched() bool {
 
 // rawMember is the text of a member that is still what the text says, or nil.
 func (l *lazy) rawMember(name string) []byte {
-	if i := l.changed(name); i >= 0 {
+	i, member := l.look(name)
+	if i >= 0 {
 		return l.changes[i].raw
 	}
-	member := l.text.find(name)
 	if member < 0 {
 		return nil
 	}
@@ -523,8 +556,17 @@ func (e *encoder) splice(l *lazy) {
 	for i := range l.changes {
 		inText = inText || l.changes[i].member >= 0
 	}
-	e.dst = append(e.dst, '{')
 	first := true
+	if !inText && t.wholesale() {
+		e.dst = append(e.dst, t.raw[:len(t.raw)-1]...)
+		first = false
+		for i := range l.changes {
+			e.entry(l, entry{-1, int32(i)}, &first)
+		}
+		e.dst = append(e.dst, '}')
+		return
+	}
+	e.dst = append(e.dst, '{')
 	var from, to uint32 // the run that is not yet copied
 	flush := func() {
 		if to > 0 {
@@ -563,9 +605,21 @@ func (e *encoder) splice(l *lazy) {
 	e.dst = append(e.dst, '}')
 }
 
+// wholesale tells whether the members are written by copying the text without its closing brace: it has some, no space
+// between them, and no object was made of one.
+func (t *text) wholesale() bool { return t.shape != nil && t.shape.Compact() && t.children == nil }
+
 // ordered tells whether the members stand in JavaScript's order already and each name once.
 func (l *lazy) ordered() bool {
+	for i := range l.changes {
+		if c := &l.changes[i]; c.member < 0 && (c.name == "" || c.name[0]-'0' <= 9) {
+			return false
+		}
+	}
 	t := l.text
+	if t.shape != nil {
+		return t.shape.Ordered()
+	}
 	t.scan()
 	var met [4]uint64
 	for i := range t.members {
@@ -584,11 +638,6 @@ func (l *lazy) ordered() bool {
 			return false
 		}
 		met[h>>6&3] |= bit
-	}
-	for i := range l.changes {
-		if c := &l.changes[i]; c.member < 0 && (c.name == "" || c.name[0]-'0' <= 9) {
-			return false
-		}
 	}
 	return true
 }

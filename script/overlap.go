@@ -57,8 +57,7 @@ func (p *Program) newOverlapping(env Env, s states) (*overlapping, error) {
 	if err := t.renew(); err != nil {
 		return nil, err
 	}
-	t.states.initial.raw = t.vm.initial
-	t.states.initial.scan()
+	t.states.initial = t.states.own(t.vm.initial)
 	return t, nil
 }
 

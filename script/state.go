@@ -2,6 +2,8 @@ package script
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dop251/goja"
@@ -47,6 +49,8 @@ type states struct {
 	budget  int
 	size    int
 	scratch lazy
+	shapes  rawjson.Shapes
+	members []rawjson.Member // of the text scanned last
 }
 
 // entryOverhead is about what an entry takes beside its texts, in bytes.
@@ -67,8 +71,11 @@ func (s *states) entry(store stream.States, key string) (*stateEntry, error) {
 	if len(stored) > 0 {
 		e.stored = bytes.Clone(stored)
 		e.base = trim(e.stored)
-		e.now = snapshot{present: true, text: text{raw: e.base}}
-		e.now.text.scan()
+		text, err := s.scan(e.base)
+		if err != nil {
+			return nil, fmt.Errorf("the stored state of a key is not JSON: %w", err)
+		}
+		e.now = snapshot{present: true, text: text}
 		if len(e.now.text.members) == 0 {
 			e.now = snapshot{}
 		}
@@ -76,6 +83,20 @@ func (s *states) entry(store stream.States, key string) (*stateEntry, error) {
 	s.entries[e.key] = e
 	s.size += e.weight()
 	return e, nil
+}
+
+// scan makes a text of the JSON of a state.
+func (s *states) scan(raw []byte) (text, error) {
+	_, members, shape, err := s.shapes.Check(raw, s.members[:0])
+	s.members = members
+	return text{raw: raw, members: slices.Clone(members), shape: shape, scanned: true}, err
+}
+
+// own is scan for what this package wrote.
+func (s *states) own(raw []byte) text {
+	t, err := s.scan(raw)
+	must(err)
+	return t
 }
 
 func (e *stateEntry) weight() int { return entryOverhead + len(e.key) + 4*len(e.stored) }
@@ -95,7 +116,7 @@ func (s *states) value(e *stateEntry) *goja.Object {
 		base.lookup = &lookup{} // one for all calls
 	}
 	l := vs.newLazy()
-	*l.text = text{raw: base.raw, members: base.members, scanned: base.scanned, lookup: base.lookup}
+	*l.text = text{raw: base.raw, members: base.members, shape: base.shape, scanned: base.scanned, lookup: base.lookup}
 	if len(changes) > 0 {
 		l.changes = append(vs.changeRoom(len(changes)+1), changes...)
 	}
@@ -141,8 +162,7 @@ func (s *states) take(to *snapshot, value goja.Value) {
 		raw := v.encodeState(value)
 		if raw != nil {
 			to.present = true
-			to.text = text{raw: raw}
-			to.text.scan()
+			to.text = s.own(raw)
 		}
 		return
 	}
@@ -186,7 +206,7 @@ func (s *states) take(to *snapshot, value goja.Value) {
 	}
 	to.changes = changes
 	if to.present = members > 0; to.present {
-		to.text = text{raw: t.raw, members: t.members, scanned: true, lookup: t.lookup}
+		to.text = text{raw: t.raw, members: t.members, shape: t.shape, scanned: true, lookup: t.lookup}
 	}
 }
 
@@ -264,8 +284,7 @@ func (s *states) rest(e *stateEntry) {
 	if !live {
 		clear(e.now.changes)
 		e.base = e.stored
-		e.now = snapshot{present: true, text: text{raw: e.base}, changes: e.now.changes[:0]}
-		e.now.text.scan()
+		e.now = snapshot{present: true, text: s.own(e.base), changes: e.now.changes[:0]}
 	}
 }
 

@@ -34,8 +34,7 @@ func (p *Program) newTransform(env Env) (stream.Transform, error) {
 	if err := t.renew(); err != nil {
 		return nil, err
 	}
-	t.states.initial.raw = t.vm.initial
-	t.states.initial.scan()
+	t.states.initial = t.states.own(t.vm.initial)
 	return t, nil
 }
 

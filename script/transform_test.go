@@ -32,6 +32,9 @@ func (s storeMap) State(key string) ([]byte, error) {
 
 type input struct{ key, value string }
 
+// shapeless leaves out the shapes of records.
+var shapeless = false
+
 func newBatch(t testing.TB, store storeMap, inputs ...input) *stream.Batch {
 	in := &stream.Input{Name: "in", Topic: stream.Topic{Name: "in", Key: stream.String, Value: stream.JSON}}
 	b := &stream.Batch{}
@@ -41,11 +44,14 @@ func newBatch(t testing.TB, store storeMap, inputs ...input) *stream.Batch {
 	for i, rec := range inputs {
 		r := stream.Record{Input: in, Offset: int64(i), Timestamp: 1000 + int64(i), Key: []byte(rec.key), StateKey: rec.key}
 		if rec.value != "" {
-			kind, members, err := rawjson.Check([]byte(rec.value), nil)
+			var shapes rawjson.Shapes
+			kind, members, shape, err := shapes.Check([]byte(rec.value), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.Value, r.Kind, r.Members = []byte(rec.value), kind, members
+			if r.Value, r.Kind, r.Members = []byte(rec.value), kind, members; !shapeless {
+				r.Shape = shape
+			}
 		}
 		b.Records = append(b.Records, r)
 	}

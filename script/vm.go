@@ -402,7 +402,7 @@ func (v *vm) recordValue(record *stream.Record) goja.Value {
 	case record.Input.Value == stream.JSON:
 		if record.Kind == rawjson.Object {
 			if !v.values.plain {
-				return v.values.lazyRecord(record.Value, record.Members)
+				return v.values.lazyRecord(record)
 			}
 			return v.values.object(&text{raw: trim(record.Value)})
 		}

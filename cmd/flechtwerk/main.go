@@ -32,5 +32,8 @@ func main() {
 		}
 	}()
 	p := &program{env: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
-	os.Exit(p.start(ctx, os.Args[1:]))
+	stop := profile()
+	status := p.start(ctx, os.Args[1:])
+	stop()
+	os.Exit(status)
 }

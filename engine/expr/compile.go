@@ -613,7 +613,7 @@ func (env *Env) rawPath(path []string) string {
 		return ""
 	}
 	env.left -= len(env.Members)
-	span := rawjson.View(rawjson.Find(env.Value, env.Members, path[0]))
+	span := env.topMember(path[0])
 	for _, name := range path[1:] {
 		if span == "" || span[0] != '{' {
 			return ""
@@ -622,6 +622,17 @@ func (env *Env) rawPath(path []string) string {
 		span = findMember(span, name)
 	}
 	return span
+}
+
+// topMember is the span of a top-level member, or "".
+func (env *Env) topMember(name string) string {
+	if env.Shape == nil {
+		return rawjson.View(rawjson.Find(env.Value, env.Members, name))
+	}
+	if i := env.Shape.Find(name); i >= 0 {
+		return rawjson.View(env.Members[i].Of(env.Value))
+	}
+	return ""
 }
 
 // valuePath is a member of the record's value, however deep.

@@ -49,10 +49,11 @@ type Items struct {
 // keeps scratch space between evaluations. Nothing in it is changed or kept; a Value that Eval returns may share its bytes.
 type Env struct {
 	// The record (scope Record). A nil Key is an absent one, a nil Value is a tombstone. JSON and Text must have been
-	// checked. Members are the top-level members of a Value that is a JSON object.
+	// checked. Members are the top-level members of a Value that is a JSON object, and Shape is its shape, if that is known.
 	Key, Value             []byte
 	KeyFormat, ValueFormat Format
 	Members                []rawjson.Member
+	Shape                  *rawjson.Shape
 	// Headers walks over the headers in their order; nil is none. Set it once, as a closure over the current record.
 	Headers           iter.Seq2[string, []byte]
 	Timestamp, Offset int64 // Timestamp in ms since 1970

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // MaxDepth is how deep arrays and objects may nest.
@@ -208,11 +209,7 @@ func (c *checker) value(i, depth int) int {
 	}
 	switch b := d[i]; b {
 	case '"':
-		end := quick(d, i)
-		if end < 0 {
-			end, _ = c.str(i)
-		}
-		return end
+		return c.quickText(i)
 	case '{':
 		return c.object(i, depth+1)
 	case '[':
@@ -284,7 +281,12 @@ func (c *checker) array(i, depth int) int {
 		if i >= len(d) {
 			return c.fail(i, "the array is not closed")
 		}
-		if i = c.value(i, depth); i < 0 {
+		if b := d[i]; b-'0' <= 9 || b == '-' {
+			i = c.number(i)
+		} else {
+			i = c.value(i, depth)
+		}
+		if i < 0 {
 			return i
 		}
 		if i+1 < len(d) && d[i] == ',' && d[i+1] > ' ' {
@@ -304,28 +306,74 @@ func (c *checker) word(i int, w string) int {
 	return i + len(w)
 }
 
+// number reads a number.
 func (c *checker) number(i int) int {
-	d := c.data
-	if d[i] == '-' {
+	if d := c.data; i+8 <= len(d) {
+		if end := shortNumber(i, word(d, i)); end > 0 {
+			return end
+		}
+	}
+	if c.data[i] == '-' {
 		i++
 	}
-	start := i
+	return c.longNumber(i)
+}
+
+// shortNumber reads a number that begins at i, has no exponent and ends within the eight bytes w from there on, or answers 0.
+func shortNumber(i int, w uint64) int {
+	if byte(w) == '-' {
+		w = w>>8 | '-'<<56
+		i++
+	}
+	others := noDigits(w)
+	n := bits.TrailingZeros64(others) >> 3
+	if uint(n-1) > 6 || byte(w) == '0' && n > 1 {
+		return 0
+	}
+	b := byte(w >> (8 * n & 63))
+	if b == '.' {
+		first := n
+		others &= others - 1
+		if n = bits.TrailingZeros64(others) >> 3; n > 7 || n == first+1 {
+			return 0
+		}
+		b = byte(w >> (8 * n & 63))
+	}
+	if b|0x20 == 'e' || b == '-' {
+		return 0
+	}
+	return i + n
+}
+
+// noDigits has the high bit of each byte that is no digit.
+func noDigits(w uint64) uint64 {
+	t := w ^ ones*'0'
+	return (t&^highs + ones*(0x80-10) | t) & highs
+}
+
+// digits is the place behind the digits that begin at i.
+func digits(d []byte, i int) int {
+	for ; i+8 <= len(d); i += 8 {
+		if others := noDigits(word(d, i)); others != 0 {
+			return i + bits.TrailingZeros64(others)>>3
+		}
+	}
 	for i < len(d) && d[i]-'0' <= 9 {
 		i++
 	}
+	return i
+}
+
+// longNumber reads any number, from behind its sign.
+func (c *checker) longNumber(start int) int {
+	d := c.data
+	i := digits(d, start)
 	if i == start || d[start] == '0' && i > start+1 {
 		return c.fail(start, "a number that is not JSON")
 	}
-	if i >= len(d) {
-		return i
-	}
-	if d[i] == '.' {
-		i++
-		start = i
-		for i < len(d) && d[i]-'0' <= 9 {
-			i++
-		}
-		if i == start {
+	if i < len(d) && d[i] == '.' {
+		start = i + 1
+		if i = digits(d, start); i == start {
 			return c.fail(i, "no digit after the point of a number")
 		}
 	}
@@ -335,10 +383,7 @@ func (c *checker) number(i int) int {
 			i++
 		}
 		start = i
-		for i < len(d) && d[i]-'0' <= 9 {
-			i++
-		}
-		if i == start {
+		if i = digits(d, start); i == start {
 			return c.fail(i, "no digit in the exponent of a number")
 		}
 	}
@@ -350,33 +395,56 @@ const (
 	highs = 0x8080808080808080
 )
 
+// word are the eight bytes from i on. The caller makes sure that they are there.
+func word(d []byte, i int) uint64 {
+	return binary.LittleEndian.Uint64((*[8]byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(d)), i))[:])
+}
+
+// plainText has the high bit of each byte that is a quote, a backslash, a control character or not ASCII. Borrows may set bits
+// above the lowest one that is right, so only that one counts.
+func plainText(w uint64) uint64 {
+	quote := w ^ ones*'"'
+	slash := w ^ ones*'\\'
+	return ((quote-ones)&^quote | (slash-ones)&^slash | (w - ones*0x20) | w) & highs
+}
+
 // quick reads a string of up to seven plain bytes, and answers a negative number for any other.
 func quick(d []byte, i int) int {
 	if i+9 > len(d) {
 		return -1
 	}
-	w := binary.LittleEndian.Uint64(d[i+1:])
-	quote := w ^ ones*'"'
-	n := bits.TrailingZeros64(((quote-ones)&^quote|(w^ones*'\\'-ones)&^(w^ones*'\\')|(w-ones*0x20)|w)&highs) >> 3
+	n := bits.TrailingZeros64(plainText(word(d, i+1))) >> 3
 	if n > 7 || d[i+1+n] != '"' {
 		return -1
 	}
 	return i + 2 + n
 }
 
-// str reads a string from its opening quote and tells whether it has escapes. Eight bytes are looked at at once: special
-// has the high bit of each byte that is a quote, a backslash, a control character or not ASCII. Borrows may set bits above
-// the lowest one that is right, so only that one counts.
+// quickText reads a string of any length, at once as long as it is plain.
+func (c *checker) quickText(i int) int {
+	d := c.data
+	for j := i + 1; j+8 <= len(d); j += 8 {
+		special := plainText(word(d, j))
+		if special == 0 {
+			continue
+		}
+		if j += bits.TrailingZeros64(special) >> 3; d[j] == '"' {
+			return j + 1
+		}
+		break
+	}
+	end, _ := c.str(i)
+	return end
+}
+
+// str reads a string from its opening quote and tells whether it has escapes.
 func (c *checker) str(i int) (end int, escaped bool) {
 	d := c.data
 	i++
 	for {
 		var b byte
 		if i+8 <= len(d) {
-			w := binary.LittleEndian.Uint64(d[i:])
-			quote := w ^ ones*'"'
-			slash := w ^ ones*'\\'
-			special := ((quote-ones)&^quote | (slash-ones)&^slash | (w - ones*0x20) | w) & highs
+			special := plainText(word(d, i))
 			if special == 0 {
 				i += 8
 				continue

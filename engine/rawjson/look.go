@@ -27,6 +27,9 @@ func Find(data []byte, members []Member, name string) []byte {
 	return nil
 }
 
+// Of is the span of the member's value.
+func (m *Member) Of(data []byte) []byte { return data[m.Start:m.End] }
+
 // Is tells whether the member is called name.
 func (m *Member) Is(data []byte, name string) bool {
 	if !m.Escaped {

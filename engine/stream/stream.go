@@ -69,6 +69,8 @@ type Record struct {
 	Headers   []Header
 	// Members are the top-level members of Value where that is a JSON object.
 	Members []rawjson.Member
+	// Shape is the shape of such a Value, if it is known.
+	Shape *rawjson.Shape
 	// Kind is the kind of a JSON Value; Invalid for other formats and tombstones.
 	Kind rawjson.Kind
 	// StateKey names the state that the body sees; set only for stateful stages.

@@ -43,6 +43,8 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 3, "turns of each program")
 	flag.StringVar(&o.binary, "binary", "", "flechtwerk's `file`; by default it is built")
 	flag.IntVar(&o.configs, "configs", 1000, "configs of the program configs")
+	flag.StringVar(&o.against, "against", "", "another flechtwerk's `file`, which takes a turn after each of the first; its programs are marked old")
+	flag.StringVar(&o.profiles, "profile", "", "`folder` for CPU profiles of flechtwerk, one of each program's last turn")
 	only := flag.String("only", "pass,B1,B2,B3,configs", "which `programs`")
 	flag.Parse()
 	o.programs = strings.Split(*only, ",")
@@ -56,6 +58,8 @@ type options struct {
 	records, runs int
 	configs       int
 	binary        string
+	against       string
+	profiles      string
 	programs      []string
 }
 
@@ -99,6 +103,15 @@ func run(ctx context.Context, o options) error {
 // compare lets the programs that copy records take turns.
 func (b *bench) compare(ctx context.Context, kind string) error {
 	o := b.options
+	if o.against != "" {
+		var all []string
+		for _, program := range o.programs {
+			if all = append(all, program); program != "pass" {
+				all = append(all, program+old)
+			}
+		}
+		o.programs = all
+	}
 	fmt.Printf("%s, %d records of about 330 bytes, %d partitions, %d sensors, %s %s/%s, %d cores\n",
 		kind, o.records, partitions, sensors, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	if err := b.prepare(ctx); err != nil {
@@ -116,7 +129,7 @@ func (b *bench) compare(ctx context.Context, kind string) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", program, err)
 			}
-			fmt.Fprintf(os.Stderr, "turn %d %-4s %8.0f records/s %6.2f µs/record\n", turn+1, program, f.rate, f.cpu)
+			fmt.Fprintf(os.Stderr, "turn %d %-6s %8.0f records/s %6.2f µs/record\n", turn+1, program, f.rate, f.cpu)
 			figures[program] = append(figures[program], f)
 		}
 	}
@@ -161,6 +174,9 @@ func median(all []figure, of func(figure) float64) float64 {
 	return values[len(values)/2]
 }
 
+// old marks the programs that the other binary runs.
+const old = " old"
+
 const module = "github.com/flechtwerk/flechtwerk/"
 
 // build compiles the programs into the work folder.
@@ -171,7 +187,11 @@ func (b *bench) build(ctx context.Context) error {
 		targets["flechtwerk"] = module + "cmd/flechtwerk"
 	}
 	for name, path := range targets {
-		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(b.dir, name), path)
+		args := []string{"build", "-o", filepath.Join(b.dir, name)}
+		if b.profiles != "" {
+			args = append(args, "-tags", "profile")
+		}
+		cmd := exec.CommandContext(ctx, "go", append(args, path)...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", name, err, out)

@@ -111,7 +111,7 @@ func (b *bench) measure(ctx context.Context, program string) (figure, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	b.turn++
-	app := fmt.Sprintf("%s-%s-%d", b.input, strings.ToLower(program), b.turn)
+	app := fmt.Sprintf("%s-%s-%d", b.input, strings.ToLower(strings.TrimSuffix(program, old)), b.turn)
 	out := app + "-out"
 	if err := b.createTopic(ctx, out); err != nil {
 		return figure{}, err
@@ -186,6 +186,10 @@ func (b *bench) launch(ctx context.Context, program, app, out string) (p *proces
 	if program == "pass" {
 		return b.launchPass(ctx, app, out)
 	}
+	binary := b.binary
+	if name, is := strings.CutSuffix(program, old); is {
+		program, binary = name, b.against
+	}
 	text, err := pipelines.ReadFile("pipelines/" + program + ".yaml")
 	if err != nil {
 		return nil, nil, fmt.Errorf("there is no program %q", program)
@@ -198,12 +202,16 @@ func (b *bench) launch(ctx context.Context, program, app, out string) (p *proces
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err = start(b.binary, []string{"run", file}, []string{
+	env := []string{
 		"IN=" + b.input, "OUT=" + out, "APP=" + app,
 		"FLECHTWERK_KAFKA_BROKERS=" + b.addr,
 		"FLECHTWERK_HTTP_LISTEN=" + listen,
 		"FLECHTWERK_STATE_DIR=" + filepath.Join(b.dir, app),
-	})
+	}
+	if b.profiles != "" && binary == b.binary {
+		env = append(env, "CPUPROFILE="+filepath.Join(b.profiles, program+".pprof"))
+	}
+	p, err = start(binary, []string{"run", file}, env)
 	if err != nil {
 		return nil, nil, err
 	}
