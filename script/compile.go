@@ -594,8 +594,10 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 	r.own, r.body, r.inEnrich = false, false, false
 	if !c.Module {
 		names := args
+		r.program.lendsState = c.Kind == Transform && !r.async && r.uses.state == r.lent.state
 		if p := r.program; r.flat && !r.whole {
 			p.flat, p.readsValue, p.readsKey = true, r.value, r.key
+			p.lendsValue = c.Kind == Transform && !r.async && r.uses.value == r.lent.value
 			names = []string{nameValue}
 			if p.readsKey {
 				names = append(names, nameKey)

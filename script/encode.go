@@ -56,6 +56,19 @@ func (e *encoder) encodeMember(name string, value goja.Value) []byte {
 	return dst
 }
 
+// members appends members, each led by what prefixes say, and the brace that ends their object.
+func (e *encoder) members(dst []byte, prefixes, names []string, values []goja.Value) []byte {
+	e.dst, e.path, e.open, e.entries = dst, e.path[:0], e.open[:0], e.entries[:0]
+	for i, prefix := range prefixes {
+		start := len(e.dst)
+		if e.dst = append(e.dst, prefix...); !e.member(names[i], values[i]) {
+			e.dst = e.dst[:start]
+		}
+	}
+	dst, e.dst = append(e.dst, '}'), nil
+	return dst
+}
+
 // literal appends the object of a literal without making it.
 func (e *encoder) literal(dst []byte, s *shape, parts []goja.Value) []byte {
 	e.dst, e.path, e.open, e.entries = append(dst, '{'), e.path[:0], e.open[:0], e.entries[:0]

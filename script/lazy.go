@@ -32,6 +32,7 @@ type text struct {
 	lookup   *lookup        // once a member of many was looked for; shared by texts with the same members
 	children *child
 	scanned  bool
+	shared   bool // by an object that was derived
 }
 
 // lookup finds members by their names where there are many.
@@ -138,6 +139,27 @@ func (vs *values) lazyRecord(record *stream.Record) *goja.Object {
 	l := vs.newLazy()
 	*l.text = text{raw: record.Value, members: record.Members, shape: record.Shape, scanned: true}
 	return vs.expose(l)
+}
+
+// lent is the object of a body that cannot get hold of it, and so used for one record after another.
+type lent struct {
+	object *goja.Object
+	lazy   *lazy
+}
+
+// again makes what was lent an object of t and a copy of changes.
+func (vs *values) again(o *lent, t *text, changes []change) *goja.Object {
+	l := o.lazy
+	switch {
+	case l == nil:
+		l = vs.newLazy()
+		o.object, o.lazy = vs.rt.NewDynamicObject(l), l
+	case l.text.shared:
+		l.text = new(text)
+	}
+	*l.text = text{raw: t.raw, members: t.members, shape: t.shape, lookup: t.lookup, scanned: t.scanned}
+	l.changes, l.index, l.copied = append(l.changes[:0], changes...), nil, false
+	return o.object
 }
 
 // newLazy is a lazy object with an empty text of its own.
@@ -521,6 +543,7 @@ func (l *lazy) derive(room int) *lazy {
 	}
 	d := l.vs.newLazy()
 	d.text, d.copied = l.text, true
+	l.text.shared = true
 	if n := len(l.changes) + room; n > 0 {
 		d.changes = append(l.vs.changeRoom(n), l.changes...)
 	}

@@ -155,11 +155,22 @@ func (r *rewriter) shape(o *ast.ObjectLiteral, spreading bool) (*shape, []ast.Ex
 			}
 			s.quoted = append(s.quoted, string(append(rawjson.AppendString(nil, name), ':')))
 		}
+	} else if s.spread[0] {
+		for i, name := range s.names[1:] {
+			if s.spread[1+i] || name == "" || name[0]-'0' <= 9 || slices.Contains(s.names[1:1+i], name) {
+				s.added = nil
+				break
+			}
+			s.added = append(s.added, ","+string(append(rawjson.AppendString(nil, name), ':')))
+		}
 	}
 	// A later expression that can run code may change a spread object before the copy is made.
 	quiet := true
 	for i := len(exprs) - 1; i >= 0; i-- {
 		pure := isPure(exprs[i])
+		if s.spread[i] {
+			r.lends(exprs[i])
+		}
 		exprs[i] = r.expr(exprs[i])
 		if s.spread[i] && !quiet {
 			exprs[i] = call(nameSnap, exprs[i].Idx0(), exprs[i])
@@ -189,6 +200,7 @@ func (r *rewriter) emit(at file.Idx, c *ast.CallExpression) ast.Expression {
 				r.refuse(at, "script.no_state", noStateHint, noStateMessage)
 			}
 			r.program.namesState = true
+			r.lends(c.ArgumentList[0])
 			return call(nameKeep, at, r.expr(c.ArgumentList[0]))
 		}
 	}
@@ -225,6 +237,7 @@ func (r *rewriter) emit(at file.Idx, c *ast.CallExpression) ast.Expression {
 			}
 		}
 		if member.object == nil {
+			r.lends(e)
 			args = append(args, r.expr(e))
 		}
 		m.members = append(m.members, member)

@@ -3,6 +3,7 @@ package script
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +41,7 @@ type shape struct {
 	names  []string
 	spread []bool
 	quoted []string // of a literal that spreads nothing: the names as JSON, with the colon
+	added  []string // of a literal that spreads one object first: the other names as JSON, with comma and colon
 }
 
 // messageShape is a Message({…}) literal: its members in order.
@@ -56,6 +58,25 @@ type draft struct {
 	value                                     goja.Value
 	object                                    *shape
 	parts                                     []goja.Value
+	fresh                                     *fresh
+}
+
+// fresh remembers for a literal that spreads one object first whether what it adds is new to objects of a shape, so that their
+// texts are copied as a whole.
+type fresh struct {
+	of *rawjson.Shape
+	is bool
+}
+
+func (f *fresh) to(s *shape, l *lazy) bool {
+	if s.added == nil || len(l.changes) > 0 || !l.text.wholesale() {
+		return false
+	}
+	if f.of != l.text.shape {
+		f.of = l.text.shape
+		f.is = f.of.Ordered() && !slices.ContainsFunc(s.names[1:], func(name string) bool { return f.of.Find(name) >= 0 })
+	}
+	return f.is
 }
 
 func (d *draft) set(f field, value goja.Value) {
@@ -222,6 +243,7 @@ func missingValue() *refusal {
 
 // emitter is the native function behind yield Message({…}).
 func (v *vm) emitter(s *messageShape) func(goja.FunctionCall) goja.Value {
+	var known fresh
 	return func(call goja.FunctionCall) goja.Value {
 		v.proceed()
 		d := &v.draft
@@ -231,7 +253,7 @@ func (v *vm) emitter(s *messageShape) func(goja.FunctionCall) goja.Value {
 			m := &s.members[i]
 			if m.object != nil {
 				n := len(m.object.names)
-				d.object, d.parts = m.object, args[:n]
+				d.object, d.parts, d.fresh = m.object, args[:n], &known
 				args = args[n:]
 				continue
 			}
@@ -272,7 +294,11 @@ func (v *vm) send(d *draft) {
 	case d.object.quoted != nil:
 		m.Value = v.arena.Keep(v.encoder.literal(v.arena.Grab(512), d.object, d.parts))
 	default:
-		if l := v.firstLazy(d.object, d.parts); l != nil {
+		if l := v.firstLazy(d.object, d.parts); l != nil && d.fresh.to(d.object, l) {
+			raw := l.text.raw
+			dst := append(v.arena.Grab(512+len(raw)), raw[:len(raw)-1]...)
+			m.Value = v.arena.Keep(v.encoder.members(dst, d.object.added, d.object.names[1:], d.parts[1:]))
+		} else if l != nil {
 			s := &v.scratch
 			s.vs, s.text, s.index, s.copied = l.vs, l.text, nil, true
 			s.changes = append(s.changes[:0], l.changes...)

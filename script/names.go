@@ -125,7 +125,10 @@ func (r *rewriter) reference(id *ast.Identifier) {
 			r.besides[name] = true
 		case r.stateless && b == fixed && name == "State":
 			r.refuse(id.Idx, "script.no_state", noStateHint, noStateMessage)
-		case b == state || b == fixed && name == "State":
+		case b == state:
+			r.program.namesState = true
+			r.uses.state++
+		case b == fixed && name == "State":
 			r.program.namesState = true
 		case b == fixed && name == "Message":
 			r.program.yieldsMessage = true

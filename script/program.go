@@ -79,6 +79,9 @@ type Program struct {
 	// flat says that the body takes msg.value and, if it reads it, msg.key in place of msg.
 	flat, readsValue, readsKey bool
 
+	// lendsValue and lendsState say that the body cannot get hold of the object msg.value or state, only of what is in it.
+	lendsValue, lendsState bool
+
 	// async says that the body, or something that it can reach, may wait. Its function is asynchronous, and calls overlap.
 	async bool
 

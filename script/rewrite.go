@@ -34,6 +34,8 @@ type rewriter struct {
 	whole       bool // the body uses msg as an object
 	value       bool // and these, which parts of it
 	key         bool
+	uses        loans           // of msg.value and state
+	lent        loans           // of these, those that keep no hold of the object
 	besides     map[string]bool // and which of the further arguments it names
 	stateless   bool            // the body can have no state
 	exotic      bool            // the script names something that only ordinary objects can do
@@ -123,11 +125,77 @@ func (r *rewriter) target(e ast.Expression, declaring bool) ast.Expression {
 		r.binding(t)
 	case *ast.DotExpression:
 		r.member(t.Identifier.Name.String())
+		r.lends(t.Left)
 		return r.owner(e)
 	default:
 		return r.expr(e)
 	}
 	return e
+}
+
+// loans counts uses of msg.value and of state.
+type loans struct{ value, state int }
+
+// A body that only reads and writes members of msg.value, spreads it or yields it as a State cannot get hold of the object
+// itself, and so cannot tell whether the next record has another. Its objects are used again for all records (values.again).
+// Every use is counted where the name is resolved; lends counts those that are known to let go of the object. What a function
+// inside the body does may run later, so it counts as a hold.
+
+// lends is called with an expression whose value is let go of once it was read, written or copied.
+func (r *rewriter) lends(e ast.Expression) {
+	if !r.body {
+		return
+	}
+	switch id, value := r.argument(e); {
+	case id == nil:
+	case value:
+		r.lent.value++
+	default:
+		r.lent.state++
+	}
+}
+
+// argument tells whether e is msg.value or state.
+func (r *rewriter) argument(e ast.Expression) (id *ast.Identifier, value bool) {
+	if dot, ok := e.(*ast.DotExpression); ok && dot.Identifier.Name == "value" {
+		if id, ok := dot.Left.(*ast.Identifier); ok {
+			if b, ok := r.look(id.Name.String()); ok && b == given {
+				return id, true
+			}
+		}
+		return nil, false
+	}
+	if id, ok := e.(*ast.Identifier); ok {
+		if b, ok := r.look(id.Name.String()); ok && b == state {
+			return id, false
+		}
+	}
+	return nil, false
+}
+
+// receiver is called with what is called: a method gets hold of the object that it is called on.
+func (r *rewriter) receiver(e ast.Expression) {
+	var on ast.Expression
+	switch e := e.(type) {
+	case *ast.Optional:
+		r.receiver(e.Expression)
+	case *ast.OptionalChain:
+		r.receiver(e.Expression)
+	case *ast.DotExpression:
+		on = e.Left
+	case *ast.BracketExpression:
+		on = e.Left
+	}
+	if o, ok := on.(*ast.Optional); ok {
+		on = o.Expression
+	}
+	switch id, value := r.argument(on); {
+	case id == nil:
+	case value:
+		r.uses.value++
+	default:
+		r.uses.state++
+	}
 }
 
 // owner walks an expression that works on the object that a member is read from: a call, an assignment or a delete.
@@ -156,6 +224,7 @@ func (r *rewriter) part(e *ast.DotExpression) ast.Expression {
 	switch e.Identifier.Name {
 	case "value":
 		r.value = true
+		r.uses.value++
 		return &ast.Identifier{Name: nameValue, Idx: id.Idx}
 	case "key":
 		r.key = true
@@ -180,6 +249,9 @@ func (r *rewriter) memberKey(key ast.Expression, kind ast.PropertyKind) {
 }
 
 func (r *rewriter) binding(b *ast.Binding) {
+	if pattern, ok := b.Target.(*ast.ObjectPattern); ok && pattern.Rest == nil {
+		r.lends(b.Initializer)
+	}
 	r.target(b.Target, true)
 	if b.Initializer != nil {
 		b.Initializer = r.expr(b.Initializer)
@@ -518,6 +590,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		e.Left = r.expr(e.Left)
 		e.Right = r.expr(e.Right)
 	case *ast.BracketExpression:
+		r.lends(e.Left)
 		e.Left = r.expr(e.Left)
 		e.Member = r.expr(e.Member)
 	case *ast.DotExpression:
@@ -529,6 +602,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		if i := r.namespaceMember(e); i != nil && i.isHelper() {
 			r.refuseHelper(e.Idx0(), e.Identifier.Name.String())
 		}
+		r.lends(e.Left)
 		e.Left = r.expr(e.Left)
 	case *ast.StringLiteral:
 		r.member(e.Value.String())
@@ -542,6 +616,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 	case *ast.CallExpression:
 		r.checkRegExp(e.Callee, e.ArgumentList)
 		r.checkMessage(e)
+		r.receiver(e.Callee)
 		e.Callee = r.owner(e.Callee)
 		r.exprs(e.ArgumentList)
 	case *ast.NewExpression:
@@ -574,6 +649,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		r.exprs(e.Sequence)
 	case *ast.TemplateLiteral:
 		if e.Tag != nil {
+			r.receiver(e.Tag)
 			e.Tag = r.expr(e.Tag)
 		}
 		r.exprs(e.Expressions)
@@ -586,6 +662,9 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		case e.Operator == token.INCREMENT || e.Operator == token.DECREMENT:
 			e.Operand = r.target(e.Operand, false)
 		case e.Operator == token.DELETE:
+			if dot, ok := e.Operand.(*ast.DotExpression); ok {
+				r.lends(dot.Left)
+			}
 			e.Operand = r.owner(e.Operand)
 		default:
 			e.Operand = r.expr(e.Operand)

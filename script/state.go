@@ -49,6 +49,7 @@ type states struct {
 	budget  int
 	size    int
 	scratch lazy
+	lent    bool // the body cannot get hold of the object
 	shapes  rawjson.Shapes
 	members []rawjson.Member // of the text scanned last
 }
@@ -114,6 +115,9 @@ func (s *states) value(e *stateEntry) *goja.Object {
 	}
 	if len(base.members) > manyMembers && base.lookup == nil {
 		base.lookup = &lookup{} // one for all calls
+	}
+	if s.lent {
+		return vs.again(&vs.state, base, changes)
 	}
 	l := vs.newLazy()
 	*l.text = text{raw: base.raw, members: base.members, shape: base.shape, scanned: base.scanned, lookup: base.lookup}

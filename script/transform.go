@@ -35,6 +35,7 @@ func (p *Program) newTransform(env Env) (stream.Transform, error) {
 		return nil, err
 	}
 	t.states.initial = t.states.own(t.vm.initial)
+	t.states.lent = p.namesState && p.lendsState
 	return t, nil
 }
 
@@ -45,7 +46,8 @@ type transform struct {
 	program *Program
 	env     Env
 	vm      *vm // nil after an interrupt, until the next is made
-	loop    goja.Callable
+	loop    func() error
+	lent    bool // the loop passes one state object to all calls
 	// relaying is what a relay is at; nil for records.
 	relaying *relaying
 	states   states
@@ -62,24 +64,25 @@ type transform struct {
 // calls tells the watchdog which call runs: a number that grows with each call, times two, plus one while it runs.
 type calls struct{ atomic.Uint64 }
 
-// loop is the JavaScript that runs a batch: next answers the first argument of the body, and undefined at the end.
-func (p *Program) loop() *goja.Program {
+// loop is the JavaScript that runs a batch: next answers the first argument of the body, and undefined at the end. A state that
+// is lent is always the same object; next fills it.
+func (p *Program) loop(lent bool) *goja.Program {
 	args := "first"
 	if p.flat && p.readsKey {
 		args += ", key()"
 	}
 	for i, name := range p.further {
 		switch {
+		case name == "state" && lent:
+			args += ", state"
 		case name != "":
 			args += ", " + name + "()"
 		case slices.ContainsFunc(p.further[i:], func(name string) bool { return name != "" }):
-			args += ", undefined"
+			args += ", void 0"
 		}
 	}
 	return goja.MustCompile("loop", `(function(next, key, state, config, response, body) {
-	return function() {
-		for (let first; (first = next()) !== undefined;) body(`+args+`);
-	};
+	for (let first; (first = next()) !== void 0;) body(`+args+`);
 })`, true)
 }
 
@@ -93,15 +96,27 @@ func (t *transform) renew() error {
 	v.defaultKey = func(topic *stream.Topic) []byte { return v.recordKeyFor(&t.batch.Records[t.record], topic) }
 	v.defaultTimestamp = func() int64 { return t.batch.Records[t.record].Timestamp }
 	v.keep = t.keep
-	maker, err := v.rt.RunProgram(t.program.loop())
-	must(err)
-	makeLoop, _ := goja.AssertFunction(maker)
-	loop, err := makeLoop(goja.Undefined(), v.native("next", 0, t.next), v.native("key", 0, t.key), v.native("state", 0, t.state),
-		v.native("config", 0, t.config), v.native("response", 0, t.response), v.handler)
-	must(err)
-	t.loop, _ = goja.AssertFunction(loop)
-	t.vm, t.states.vm = v, v
+	t.vm, t.states.vm, t.loop = v, v, nil
 	return nil
+}
+
+// begin makes the loop.
+func (t *transform) begin(lent bool) {
+	v := t.vm
+	state := v.native("state", 0, t.state)
+	if lent {
+		state = v.values.again(&v.values.state, &text{}, nil)
+	}
+	loop, err := v.rt.RunProgram(t.program.loop(lent))
+	must(err)
+	run, _ := goja.AssertFunction(loop)
+	args := []goja.Value{v.native("next", 0, t.next), v.native("key", 0, t.key), state,
+		v.native("config", 0, t.config), v.native("response", 0, t.response), v.handler}
+	t.lent = lent
+	t.loop = func() error {
+		_, err := run(goja.Undefined(), args...)
+		return err
+	}
 }
 
 // Run implements stream.Transform.
@@ -129,8 +144,11 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 		v := t.vm
 		v.ctx = ctx
 		v.messages, v.arena, v.configs = &batch.Messages, &batch.Arena, batch.Configs
+		if lent := t.states.lent && batch.States != nil && !v.values.plain; t.loop == nil || t.lent != lent {
+			t.begin(lent)
+		}
 		stop := watch(ctx, v, &t.calls, 0)
-		_, err := t.loop(goja.Undefined())
+		err := t.loop()
 		if err == nil {
 			stop()
 			return t.failure
@@ -172,6 +190,9 @@ func (t *transform) next(goja.FunctionCall) goja.Value {
 	if t.entry = nil; t.program.namesState && t.batch.States != nil {
 		if t.entry, t.failure = t.states.entry(t.batch.States, record.StateKey); t.failure != nil {
 			return goja.Undefined()
+		}
+		if t.lent {
+			t.states.value(t.entry)
 		}
 	}
 	t.calls.Store((t.calls.Load()>>1+1)<<1 | 1)

@@ -26,6 +26,8 @@ type values struct {
 	changes []change
 	recent  [recentSize]recentLazy
 	next    int
+	value   lent // msg.value and state, where the body cannot get hold of them
+	state   lent
 	words   [wordSlots]word
 	yes, no goja.Value
 }
@@ -210,6 +212,12 @@ var lazyType = reflect.TypeFor[*lazy]()
 
 // lazyOf is the lazy object behind o, or nil.
 func (vs *values) lazyOf(o *goja.Object) *lazy {
+	switch o {
+	case vs.value.object:
+		return vs.value.lazy
+	case vs.state.object:
+		return vs.state.lazy
+	}
 	for i := range vs.recent {
 		if vs.recent[i].object == o {
 			return vs.recent[i].lazy

@@ -402,6 +402,10 @@ func (v *vm) recordValue(record *stream.Record) goja.Value {
 	case record.Input.Value == stream.JSON:
 		if record.Kind == rawjson.Object {
 			if !v.values.plain {
+				if v.program.lendsValue {
+					t := text{raw: record.Value, members: record.Members, shape: record.Shape, scanned: true}
+					return v.values.again(&v.values.value, &t, nil)
+				}
 				return v.values.lazyRecord(record)
 			}
 			return v.values.object(&text{raw: trim(record.Value)})

@@ -2,6 +2,7 @@ package rawjson
 
 import (
 	"math"
+	"math/bits"
 	"strconv"
 	"unicode/utf8"
 )
@@ -11,7 +12,30 @@ const hexDigits = "0123456789abcdef"
 // AppendString appends s as a JSON string. Only what JSON demands is escaped: quotes, backslashes, control characters.
 // Invalid UTF-8 becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
+	n := plainLength(s)
+	dst = append(append(dst, '"'), s[:n]...)
+	if n < len(s) {
+		dst = appendEscaped(dst, s[n:])
+	}
+	return append(dst, '"')
+}
+
+// plainLength is how many bytes at the beginning of s need no escape and are ASCII.
+func plainLength(s string) int {
+	i := 0
+	for b := Bytes(s); i+8 <= len(b); i += 8 {
+		if special := plainText(word(b, i)); special != 0 {
+			return i + bits.TrailingZeros64(special)>>3
+		}
+	}
+	for i < len(s) && s[i] >= 0x20 && s[i] != '"' && s[i] != '\\' && s[i] < utf8.RuneSelf {
+		i++
+	}
+	return i
+}
+
+// appendEscaped appends the inside of a JSON string.
+func appendEscaped(dst []byte, s string) []byte {
 	start := 0
 	for i := 0; i < len(s); {
 		b := s[i]
@@ -51,8 +75,7 @@ func AppendString(dst []byte, s string) []byte {
 		i++
 		start = i
 	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
+	return append(dst, s[start:]...)
 }
 
 // AppendFloat appends f as JavaScript's JSON.stringify prints it (ECMA-262, Number::toString): the shortest digits that

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"math/rand/v2"
+	"strconv"
 	"testing"
 	"unicode/utf8"
 
@@ -93,6 +95,32 @@ func FuzzFloat(f *testing.F) {
 			t.Fatalf("AppendFloat(%v) = %q, want %q", v, raw, want)
 		}
 	})
+}
+
+// Short decimals are read without strconv, and must come out as it reads them.
+func TestFloatOfDecimals(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		text := strconv.FormatInt(rng.Int64N(1<<uint(1+rng.IntN(62))), 10)
+		if point := rng.IntN(20); point < len(text) && point > 0 {
+			text = text[:point] + "." + text[point:]
+		}
+		if rng.IntN(3) == 0 {
+			text = "0." + text
+		}
+		if _, _, err := Check([]byte(text), nil); err != nil {
+			continue
+		}
+		for _, text := range []string{text, "-" + text} {
+			want, _ := strconv.ParseFloat(text, 64)
+			if got := Float([]byte(text)); got != want {
+				t.Fatalf("Float(%q) = %v, want %v", text, got, want)
+			}
+		}
+	}
+	if got := Float([]byte("-0.0")); got != 0 || !math.Signbit(got) {
+		t.Errorf("-0.0 is read as %v", got)
+	}
 }
 
 func TestElements(t *testing.T) {

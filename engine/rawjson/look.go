@@ -137,27 +137,34 @@ func IsInteger(raw []byte) bool {
 	return true
 }
 
+var tens = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16}
+
 // Float is the double that is nearest to a checked number; one beyond the range of doubles is ±Inf.
 func Float(raw []byte) float64 {
-	if n := len(raw); n < 16 { // short integers need no correctly rounded parser
-		var v int64
-		i := 0
+	// Up to fifteen digits are a double without loss, and so are the powers of ten up to 1e22: one division rounds correctly.
+	i, point := 0, -1
+	if raw[0] == '-' {
+		i = 1
+	}
+	var digits int64
+	for start := i; i < len(raw) && i-start <= 16; i++ {
+		if d := raw[i] - '0'; d <= 9 {
+			digits = digits*10 + int64(d)
+		} else if raw[i] == '.' {
+			point = i
+		} else {
+			break
+		}
+	}
+	if i == len(raw) && digits < 1e15 {
+		f := float64(digits)
+		if point >= 0 {
+			f /= tens[len(raw)-1-point]
+		}
 		if raw[0] == '-' {
-			i = 1
+			return -f
 		}
-		for ; i < n; i++ {
-			d := raw[i] - '0'
-			if d > 9 {
-				break
-			}
-			v = v*10 + int64(d)
-		}
-		if i == n && (raw[0] != '-' || v != 0) {
-			if raw[0] == '-' {
-				v = -v
-			}
-			return float64(v)
-		}
+		return f
 	}
 	f, _ := strconv.ParseFloat(View(raw), 64)
 	return f

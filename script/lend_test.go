@@ -1,0 +1,69 @@
+package script
+
+import "testing"
+
+// Only a body that cannot get hold of msg.value or state may be given the same object for every record.
+func TestObjectsAreLentOnlyToBodiesThatLetGo(t *testing.T) {
+	const value, state = true, true
+	for body, want := range map[string][2]bool{
+		`yield Message({ value: msg.value });`:                                                                       {value, state},
+		`yield Message({ value: { ...msg.value, a: msg.value.b.c, d: msg.value['e'] } });`:                           {value, state},
+		`state.n += msg.value.n; state['m'] = 1; state.n++; delete state.m; yield State(state);`:                     {value, state},
+		`const { a, b: { c = 1 } } = msg.value; yield Message({ value: { a, c } });`:                                 {value, state},
+		`for (const x of msg.value.list) yield Message({ value: x });`:                                               {value, state},
+		`msg.value.list.forEach(x => { x.y = 1; }); yield Message({ value: msg.value });`:                            {value, state},
+		`const v = msg.value; yield Message({ value: v });`:                                                          {!value, state},
+		`const { a, ...rest } = msg.value; yield Message({ value: rest });`:                                          {!value, state},
+		`const { a } = { a: msg.value }; yield Message({ value: a });`:                                               {!value, state},
+		`const list = [1].map(x => msg.value.n + x); yield Message({ value: list });`:                                {!value, state},
+		`function f() { return state.n; } yield Message({ value: f() });`:                                            {value, !state},
+		`yield Message({ value: msg.value.valueOf() });`:                                                             {!value, state},
+		`yield Message({ value: msg.value['valueOf']() });`:                                                          {!value, state},
+		`yield Message({ value: msg.value.valueOf?.() });`:                                                           {!value, state},
+		`yield Message({ value: msg.value?.valueOf() });`:                                                            {!value, state},
+		"yield Message({ value: msg.value.f`x` });":                                                                  {!value, state},
+		`yield Message({ value: [msg.value] });`:                                                                     {!value, state},
+		`yield Message({ value: { inner: msg.value } });`:                                                            {!value, state},
+		`state.last = msg.value; yield State(state);`:                                                                {!value, state},
+		`msg.value.state = state; yield State({ n: 1 });`:                                                            {value, !state},
+		`const s = State(state); yield s;`:                                                                           {value, !state},
+		`state = { n: 1 }; yield State(state);`:                                                                      {value, !state},
+		`yield State({ state });`:                                                                                    {value, !state},
+		`const x = {}; ({ a: x.a } = msg.value); yield Message({ value: x });`:                                       {!value, state},
+		`yield Message({ value: JSON.stringify(msg.value) });`:                                                       {!value, state},
+		`const r = await fetch('http://x/' + msg.value.id); yield Message({ value: r.status }); yield State(state);`: {!value, !state},
+	} {
+		p := mustCompile(t, Source{Body: bodyText(body)})
+		if got := [2]bool{p.lendsValue, p.lendsState}; got != want {
+			t.Errorf("%s\nlends msg.value and state: %v, want %v", body, got, want)
+		}
+	}
+}
+
+// What a call makes of a lent object is its own, also when the next record has come.
+func TestCopiesOfLentObjectsAreTheirOwn(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
+		c := conform{
+			body: `state.inner.n += 1;
+				const copy = { ...msg.value, n: state.inner.n }, own = { ...state };
+				msg.value.a.touched = true;
+				state.last = copy.a;
+				yield State(state);
+				state.inner.n = -1;
+				yield Message({ value: { ...copy, own } });
+				yield Message({ value: msg.value });`,
+			initial: `{"inner":{"n":0}}`,
+			in:      []string{`{"a":{"x":1},"b":[1]}`, `{"a":{"x":2},"b":[2]}`, `{"a":{"x":3},"b":[3]}`},
+		}
+		c.want = `→ {"a":{"x":1,"touched":true},"b":[1],"n":1,"own":{"inner":{"n":-1}}}
+→ {"a":{"x":1,"touched":true},"b":[1]}
+→ {"a":{"x":2,"touched":true},"b":[2],"n":2,"own":{"inner":{"n":-1},"last":{"x":1,"touched":true}}}
+→ {"a":{"x":2,"touched":true},"b":[2]}
+→ {"a":{"x":3,"touched":true},"b":[3],"n":3,"own":{"inner":{"n":-1},"last":{"x":2,"touched":true}}}
+→ {"a":{"x":3,"touched":true},"b":[3]}
+state k={"inner":{"n":3},"last":{"x":3,"touched":true}}`
+		if got := c.run(t); got != c.want {
+			t.Errorf("got\n%s\nwant\n%s", got, c.want)
+		}
+	})
+}
