@@ -172,34 +172,42 @@ func TestNewPollerRefuses(t *testing.T) {
 		next := compiled(t, "body.next", expr.Page, expr.Any)
 		page := http.PageParam{Name: "page"}
 		for want, set := range map[string]func(c *http.PollerConfig){
-			"no client":              func(c *http.PollerConfig) { c.Client = nil },
-			"no url":                 func(c *http.PollerConfig) { c.Request.URL = nil },
-			"this method":            func(c *http.PollerConfig) { c.Request.Method = "GE T" },
-			"one of message and":     func(c *http.PollerConfig) { c.NewRelay = newIDRelay(c) },
-			"is one of message":      func(c *http.PollerConfig) { c.Message = nil },
-			"only a relay":           func(c *http.PollerConfig) { c.KeepBody = true },
-			"no topic to write":      func(c *http.PollerConfig) { c.Outputs = nil },
-			"several output_topics":  func(c *http.PollerConfig) { c.Outputs = append(c.Outputs, &stream.Topic{Name: "b"}) },
-			"none of the stage":      func(c *http.PollerConfig) { c.Message = message(t, "topic", "b", "value", "item") },
-			"json, form and text":    func(c *http.PollerConfig) { c.Request.Body = http.BodyConfig{Text: c.Request.URL, Form: []http.Param{}} },
+			"no client":             func(c *http.PollerConfig) { c.Client = nil },
+			"no url":                func(c *http.PollerConfig) { c.Request.URL = nil },
+			"this method":           func(c *http.PollerConfig) { c.Request.Method = "GE T" },
+			"one of message and":    func(c *http.PollerConfig) { c.NewRelay = newIDRelay(c) },
+			"is one of message":     func(c *http.PollerConfig) { c.Message = nil },
+			"only a relay":          func(c *http.PollerConfig) { c.KeepBody = true },
+			"no topic to write":     func(c *http.PollerConfig) { c.Outputs = nil },
+			"several output_topics": func(c *http.PollerConfig) { c.Outputs = append(c.Outputs, &stream.Topic{Name: "b"}) },
+			"none of the stage":     func(c *http.PollerConfig) { c.Message = message(t, "topic", "b", "value", "item") },
+			"json, form and text": func(c *http.PollerConfig) {
+				c.Request.Body = http.BodyConfig{Text: c.Request.URL, Form: []http.Param{}}
+			},
 			"no statuses 300 to 200": func(c *http.PollerConfig) { c.Expect = []http.StatusRange{{From: 300, To: 200}} },
 			"may do twice": func(c *http.PollerConfig) {
 				c.Request.Method, c.Retry = "POST", &http.Retry{Times: 1}
 			},
-			"how often":                      func(c *http.PollerConfig) { c.Retry = &http.Retry{} },
-			"asked conditionally":            func(c *http.PollerConfig) { c.Request.Method, c.Conditional = "POST", http.ConditionalOn },
-			"auth is one of":                 func(c *http.PollerConfig) { c.Auth = &http.Auth{} },
-			"id of a client":                 func(c *http.PollerConfig) { c.Auth = &http.Auth{OAuth2: &http.OAuth2{}} },
-			"paginate says nothing":          func(c *http.PollerConfig) { c.Paginate = &http.Paginate{} },
-			"what leads to the next":         func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.NextURL} },
-			"the cursor has no name":         func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.NextCursor, Next: next} },
-			"expression for the next":        func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.PageNumber, Param: page, Next: next} },
-			"no body that is JSON or a form": func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.PageNumber, Param: http.PageParam{In: http.InBody, Name: "p"}} },
-			"a start has no effect":          func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.NextLink, Start: 1} },
-			"is said, and not sent":          func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.NextLink, Size: 1} },
-			"is sent, and not said":          func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.NextLink, SizeParam: page} },
-			"without the header Link":        func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.PageNumber, Param: page, Rel: "x"} },
-			"without a next URL":             func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.PageNumber, Param: page, OtherHosts: true} },
+			"how often":              func(c *http.PollerConfig) { c.Retry = &http.Retry{} },
+			"asked conditionally":    func(c *http.PollerConfig) { c.Request.Method, c.Conditional = "POST", http.ConditionalOn },
+			"auth is one of":         func(c *http.PollerConfig) { c.Auth = &http.Auth{} },
+			"id of a client":         func(c *http.PollerConfig) { c.Auth = &http.Auth{OAuth2: &http.OAuth2{}} },
+			"paginate says nothing":  func(c *http.PollerConfig) { c.Paginate = &http.Paginate{} },
+			"what leads to the next": func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.NextURL} },
+			"the cursor has no name": func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.NextCursor, Next: next} },
+			"expression for the next": func(c *http.PollerConfig) {
+				c.Paginate = &http.Paginate{Style: http.PageNumber, Param: page, Next: next}
+			},
+			"no body that is JSON or a form": func(c *http.PollerConfig) {
+				c.Paginate = &http.Paginate{Style: http.PageNumber, Param: http.PageParam{In: http.InBody, Name: "p"}}
+			},
+			"a start has no effect":   func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.NextLink, Start: 1} },
+			"is said, and not sent":   func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.NextLink, Size: 1} },
+			"is sent, and not said":   func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.NextLink, SizeParam: page} },
+			"without the header Link": func(c *http.PollerConfig) { c.Paginate = &http.Paginate{Style: http.PageNumber, Param: page, Rel: "x"} },
+			"without a next URL": func(c *http.PollerConfig) {
+				c.Paginate = &http.Paginate{Style: http.PageNumber, Param: page, OtherHosts: true}
+			},
 			"records has no effect": func(c *http.PollerConfig) {
 				c.Decode.Format, c.Records = decode.NDJSON, records(t, "body.a")
 			},

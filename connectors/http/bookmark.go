@@ -58,7 +58,9 @@ type file struct {
 	ETag   string `json:"etag,omitempty"`
 }
 
-func (b *bookmark) empty() bool { return b.Listing == nil && b.Version == nil && b.File == nil && b.Known == nil }
+func (b *bookmark) empty() bool {
+	return b.Listing == nil && b.Version == nil && b.File == nil && b.Known == nil
+}
 
 // splitState takes the bookmark out of a state. user is nil where nothing else is there.
 func splitState(state []byte) (user []byte, mark bookmark, err error) {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/flechtwerk/flechtwerk/connectors/connectortest"
 	"github.com/flechtwerk/flechtwerk/connectors/connectortest/replay"
@@ -137,6 +138,7 @@ func TestH1StateWithinAListing(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := r.asked()[0]
+		time.Sleep(time.Hour)
 		l.drained(t, source)
 		same(t, "values", l.values, ids(1, 2))
 		second := r.asked()[1]
@@ -165,6 +167,52 @@ func TestH1RequestOfAListingChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, "values", l.values, append(ids(1, 4), ids(1, 4)...))
+	})
+}
+
+// TestH1ListingBeginsAgainFromItsState changes the request of a listing that has moved its cursor already: what it had still
+// to read is read.
+func TestH1ListingBeginsAgainFromItsState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, json1(query("since", "0", "page", "1"), `{"items":[{"id":3}]}`), json1(query("since", "0", "page", "2"), `{"items":[{"id":2}]}`),
+			json1(nil, `{"items":[]}`))
+		r.config.Records = records(t, "body.items")
+		r.config.Request.Query = []http.Param{{Name: "since", Value: template(t, "{{ state.since ?? 0 }}")}, {Name: "kind", Value: template(t, "{{ config.kind }}")}}
+		r.config.Cursor = cursor(t, "since", "max(page.last.id, state.since ?? 0)")
+		r.config.Paginate = &http.Paginate{Style: http.PageNumber, Param: http.PageParam{Name: "page"}, Start: 1}
+		l := &ledger{after: 1}
+		_ = l.poll(t.Context(), r.source(t), `{"kind":1}`)
+		if err := l.poll(t.Context(), r.source(t), `{"kind":2}`); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "values", l.values, []string{`{"id":3}`, `{"id":3}`, `{"id":2}`})
+		if string(l.state) != `{"since":3}` {
+			t.Errorf("state %s", l.state)
+		}
+	})
+}
+
+// TestH4NoConditionWithinABody serves a version, then cuts one, then serves the first again: it is not "nothing new".
+func TestH4NoConditionWithinABody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		version := func(tag, text string, times int) replay.Rule {
+			return replay.Rule{Text: text, Times: times, Headers: map[string]string{"ETag": tag}}
+		}
+		first := strings.Join(ids(1, 2), "\n")
+		r := newRig(t, version(`"1"`, first, 1), version(`"2"`, strings.Join(ids(3, 9), "\n"), 1), version(`"1"`, first, 0))
+		r.config.Decode.Format = decode.NDJSON
+		r.config.Batch.Records = 3
+		l := &ledger{after: 2}
+		source := r.source(t)
+		for range 4 {
+			if err := l.poll(t.Context(), source, `{}`); err != nil && !errors.Is(err, errKilled) {
+				t.Fatal(err)
+			}
+		}
+		same(t, "values", l.values, append(ids(1, 5), ids(1, 2)...))
+		if strings.Contains(string(l.state), "listing") {
+			t.Errorf("state %s", l.state)
+		}
 	})
 }
 
