@@ -7,6 +7,7 @@ func TestNamesInKafkaArePinned(t *testing.T) {
 		{changelogTopic("tanks-alerts"), "tanks-alerts-changelog"},
 		{transactionalID("tanks-alerts", 0), "tanks-alerts-0"},
 		{transactionalID("tanks-alerts", 12), "tanks-alerts-12"},
+		{instanceID("tanks-bridge", "host-1"), "tanks-bridge-host-1"},
 		{seedID("outlets"), "flechtwerk-seed-outlets"},
 		{writeID("outlets"), "flechtwerk-write-outlets"},
 		{takeoverKey, "\u0000takeover"},

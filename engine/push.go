@@ -100,15 +100,19 @@ func (p *pushing) run(ctx context.Context) error {
 	}()
 	p.events().TaskAssigned(p.info)
 	// What an earlier process of this name has left open is settled before the source is asked for more.
-	if err := p.fence(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
+	err := p.fence(ctx)
+	if err != nil && !fatal(err) {
+		err = p.renew(ctx, err, 0)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
 		return err
 	}
 	p.setPhase(phaseRunning)
 	p.events().TaskRunning(p.info)
-	err := p.session.Run(ctx, &stream.Push{
+	err = p.session.Run(ctx, &stream.Push{
 		Configs: p.configs,
 		Lookup:  func() stream.Configs { set, _ := p.s.configs.now(); return set },
 		Commit:  p.commit,
@@ -167,6 +171,8 @@ func (p *pushing) commit(ctx context.Context, page *stream.Page) error {
 		if err := p.renew(ctx, err, failures); err != nil {
 			return err
 		}
+		p.setPhase(phaseRunning)
+		p.events().TaskRunning(p.info)
 	}
 }
 
@@ -223,8 +229,6 @@ func (p *pushing) renew(ctx context.Context, why error, failures int) error {
 			return context.Cause(ctx)
 		}
 		if why = p.fence(ctx); why == nil {
-			p.setPhase(phaseRunning)
-			p.events().TaskRunning(p.info)
 			return nil
 		}
 		if ctx.Err() != nil {
