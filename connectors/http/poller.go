@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/flechtwerk/flechtwerk/engine/decode"
@@ -54,6 +55,10 @@ type Poller struct {
 	// last tells that something said of a whole page looks at page.last or page.first.
 	pageItems  bool
 	cursorUses []uses // by the fields of the cursor
+
+	mu     sync.Mutex
+	spare  []stream.Relay // of polls that have ended well
+	closed bool
 }
 
 // uses is what a member of a cursor looks at.
@@ -201,7 +206,38 @@ func (c *PollerConfig) conditional() bool {
 func (c *PollerConfig) newestFirst() bool { return c.Paginate != nil && c.Paginate.Until != nil }
 
 // Close implements stream.Source.
-func (p *Poller) Close() {}
+func (p *Poller) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, relay := range p.spare {
+		relay.Close()
+	}
+	p.spare, p.closed = nil, true
+}
+
+// takeRelay is a relay that no other poll uses.
+func (p *Poller) takeRelay() (stream.Relay, error) {
+	p.mu.Lock()
+	if n := len(p.spare); n > 0 {
+		defer p.mu.Unlock()
+		relay := p.spare[n-1]
+		p.spare = p.spare[:n-1]
+		return relay, nil
+	}
+	p.mu.Unlock()
+	return p.config.NewRelay()
+}
+
+// leaveRelay keeps the relay of a poll that has ended well for another one.
+func (p *Poller) leaveRelay(relay stream.Relay, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil || p.closed {
+		relay.Close()
+		return
+	}
+	p.spare = append(p.spare, relay)
+}
 
 // walk is one poll under way. It belongs to one goroutine.
 type walk struct {
@@ -236,19 +272,18 @@ type walk struct {
 }
 
 // Poll implements stream.Source.
-func (p *Poller) Poll(ctx context.Context, poll *stream.Poll) error {
+func (p *Poller) Poll(ctx context.Context, poll *stream.Poll) (err error) {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	w := &walk{Poller: p, poll: poll, secrets: p.secrets.clone(), seen: map[string]bool{}, committed: poll.Cursor}
 	if p.config.NewRelay != nil {
-		var err error
-		if w.relay, err = p.config.NewRelay(); err != nil {
+		if w.relay, err = p.takeRelay(); err != nil {
 			return err
 		}
-		defer w.relay.Close()
+		defer func() { p.leaveRelay(w.relay, err) }()
 	}
-	err := w.begin()
+	err = w.begin()
 	if err == nil {
 		err = w.run(ctx)
 	}

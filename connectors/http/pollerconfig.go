@@ -41,7 +41,7 @@ type PollerConfig struct {
 	Records *expr.Expr
 	// Message is what an item becomes, scope Item. Without it NewRelay makes what an item is given to; one of both is there.
 	Message *expr.Message
-	// NewRelay makes a relay for each poll that runs. A relay is closed with its poll.
+	// NewRelay makes a relay for a poll. A later poll may take it over, unless the one before has failed; the poller closes it.
 	NewRelay func() (stream.Relay, error)
 	// KeepBody says that the relay looks at the answer's whole body, so that it is held in memory until all of its items are
 	// committed, and must not be larger than decode.Limits.Item.

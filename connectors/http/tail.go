@@ -160,7 +160,7 @@ func (w *walk) tailStep(ctx context.Context) (ended bool, err error) {
 func (w *walk) truncated(how string) (ended bool, err error) {
 	text := "the file was truncated or replaced: " + how
 	if w.config.Tail.Truncated == TruncatedFails {
-		return false, &PollError{URL: w.shown, code: CodeTruncated, text: text + "; `on_truncate: restart` reads it from its start"}
+		return false, &PollError{URL: w.shown, code: CodeTruncated, text: text + "; `truncated: restart` reads it from its start"}
 	}
 	w.warn(WarnTruncated, w.shown, text+"; it is read from its start")
 	w.mark.File = &file{URL: w.list.Request}

@@ -109,7 +109,7 @@ func TestTailOtherFile(t *testing.T) {
 				}
 				before := string(l.state)
 				r.Put("items", content)
-				wantCode(t, l.poll(t.Context(), r.source(t), `{}`), http.CodeTruncated, "on_truncate")
+				wantCode(t, l.poll(t.Context(), r.source(t), `{}`), http.CodeTruncated, "truncated: restart")
 				if string(l.state) != before {
 					t.Errorf("%s: the state has changed to %s", name, l.state)
 				}
