@@ -2,10 +2,13 @@ package main_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -134,11 +137,90 @@ func (r *replicas) checkCounted(t *testing.T, keys, least int) {
 	}
 }
 
-// R6, P8: two, then three, then two, then one instance over 64 configs; one is ended by SIGKILL, one by SIGTERM. The numbers of
-// each config come out without gap and without repeat. The configs of the killed one go on elsewhere once its session is over.
+// feeds is the service that the replicas poll. It tells who asks for a feed while another one is at it.
+type feeds struct {
+	t *testing.T
+
+	mu       sync.Mutex
+	at       map[string]int // requests under way, by config
+	asked    map[string]int // all so far
+	enriched map[string]int
+	most     int // polls under way at once, of all configs
+}
+
+func newFeeds(t *testing.T) (*feeds, string) {
+	f := &feeds{t: t, at: map[string]int{}, asked: map[string]int{}, enriched: map[string]int{}}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	return f, server.URL
+}
+
+// latency is how long the service thinks about an answer. One who goes away is not thought about any longer.
+const latency = 30 * time.Millisecond
+
+func (f *feeds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	config := r.URL.Query().Get("config")
+	if r.URL.Path == "/enrich" {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.enriched[config]++
+		fmt.Fprintf(w, `{"feed":"feed of %s"}`, config)
+		return
+	}
+	if got, want := r.URL.Query().Get("feed"), "feed of "+config; got != want {
+		f.t.Errorf("config %s was polled with feed %q", config, got)
+	}
+	f.enter(config, 1)
+	defer f.enter(config, -1)
+	select {
+	case <-time.After(latency):
+	case <-r.Context().Done():
+	}
+	fmt.Fprint(w, `{}`)
+}
+
+func (f *feeds) enter(config string, by int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.at[config] += by; f.at[config] > 1 {
+		f.t.Errorf("config %s is polled by %d at once", config, f.at[config])
+	}
+	if by > 0 {
+		f.asked[config]++
+	}
+	all := 0
+	for _, n := range f.at {
+		all += n
+	}
+	f.most = max(f.most, all)
+}
+
+// check tells that every config was polled, side by side with others, and completed once.
+func (f *feeds) check(configs int) {
+	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.asked) != configs || len(f.enriched) != configs {
+		f.t.Errorf("%d configs were polled and %d enriched, want %d", len(f.asked), len(f.enriched), configs)
+	}
+	for config, n := range f.enriched {
+		if n != 1 {
+			f.t.Errorf("config %s was enriched %d times", config, n)
+		}
+	}
+	if f.most < 4 {
+		f.t.Errorf("no more than %d polls were under way at once, so that nothing could have overlapped", f.most)
+	}
+}
+
+// R6, P8: one, then two, then three, then two, then one instance over 64 configs; one is ended by SIGKILL, one by SIGTERM. The numbers of
+// each config come out without gap and without repeat, no config is ever polled by two at once, and none is completed twice. The
+// configs of the killed one go on elsewhere once its session is over.
 func TestReplicasComeAndGo(t *testing.T) {
 	const configs = 64
+	service, url := newFeeds(t)
 	r := newReplicas(t, `pipeline: NAME
+vars: { service: "`+url+`" }
 topics:
   NAME-out: { partitions: 4 }
   NAME-configs: { partitions: 8 }
@@ -148,8 +230,13 @@ extractors:
     config_topics: NAME-configs
     output_topics: NAME-out
     state: { n: 0 }
+    enrich: |
+      const query = { config: config.$key };
+      return { ...config, ...await (await fetch(vars.service + '/enrich', { query })).json() };
     poll: |
+      const query = { config: config.$key, feed: config.feed };
       for (let page = 0; page < 2; page++) {
+        await fetch(vars.service + '/poll', { query });
         for (let i = 0; i < 3; i++) yield Message({ value: ++state.n });
         yield State(state);
       }
@@ -160,9 +247,11 @@ extractors:
 		enginetest.Produce(t, enginetest.At(r.addr), enginetest.Keyed(topic, fmt.Sprint("config-", n), "{}"))
 	}
 
-	a, b := r.start(t), r.start(t)
+	// A run of enrich that a hand-over cancels is done again elsewhere; so all are done before there is one.
+	a := r.start(t)
+	awaitConfigs(t, configs, now(a))
+	b := r.start(t)
 	b.Stderr.Wait(t, 0, "transaction committed")
-	a.Stderr.Wait(t, 0, "transaction committed")
 	awaitConfigs(t, configs, now(a, b))
 	c := r.start(t)
 	c.Stderr.Wait(t, 0, "transaction committed")
@@ -201,6 +290,7 @@ extractors:
 	awaitConfigs(t, configs, now(c))
 	terminate(t, c)
 	r.checkCounted(t, configs, 12)
+	service.check(configs)
 }
 
 // R7, P8: an extractor that is stopped in the middle of a page, for longer than its session, and then goes on, adds nothing: its
