@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/flechtwerk/flechtwerk/engine"
 	"github.com/flechtwerk/flechtwerk/engine/enginetest"
+	"github.com/flechtwerk/flechtwerk/engine/expr"
+	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
@@ -103,6 +106,80 @@ func TestP6OverrunStartsAtOnceAndIsTold(t *testing.T) {
 			t.Errorf("overruns %v, want the first two", overruns)
 		}
 	})
+}
+
+// on_error: retry of a transformer pauses longer after each failure, up to the most, whatever it is that fails: the body, the
+// filter, the state key, or an output that its topic refuses. The task does not begin anew meanwhile. What the filter has kept
+// or passed over before the failure is not looked at again.
+func TestRetryPausesGrow(t *testing.T) {
+	for name, fails := range map[string]func(t *testing.T, r *rig, spec *stageSpec, x *pipeline.Transformer){
+		"body": func(_ *testing.T, _ *rig, spec *stageSpec, _ *pipeline.Transformer) {
+			number := spec.handle
+			spec.handle = func(rec *stream.Record, state []byte) ([]stream.Message, []byte, error) {
+				if string(rec.Value) == `"wrong"` {
+					return nil, nil, errors.New("no answer")
+				}
+				return number(rec, state)
+			}
+		},
+		"filter": func(t *testing.T, _ *rig, _ *stageSpec, x *pipeline.Transformer) {
+			x.Filter = compiled(t, `value != "other" && (value != "wrong" || value + 1)`, expr.Condition)
+		},
+		"state key": func(t *testing.T, _ *rig, _ *stageSpec, x *pipeline.Transformer) {
+			x.Filter = compiled(t, `value != "other"`, expr.Condition)
+			x.StateKey = compiled(t, `value == "wrong" ? nil : key`, expr.Any)
+		},
+		"output": func(_ *testing.T, _ *rig, spec *stageSpec, _ *pipeline.Transformer) {
+			number := spec.handle
+			spec.handle = func(rec *stream.Record, state []byte) ([]stream.Message, []byte, error) {
+				messages, next, err := number(rec, state)
+				if string(rec.Value) == `"wrong"` {
+					messages[0].Value = []byte(quoted(3000))
+				}
+				return messages, next, err
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onFakeClock(t, func(t *testing.T, r *rig) {
+				in := r.topic("in", 1)
+				out := &stream.Topic{Name: r.topic("out", 1, "max.message.bytes=2000", "retention.ms=-1"), Key: stream.String}
+				spec := r.simple(in, out)
+				fails(t, r, &spec, &pipeline.Transformer{})
+				spec.change = func(x *pipeline.Transformer) {
+					x.OnError, x.Retry = pipeline.Retry, pipeline.Backoff{Min: time.Second, Max: 8 * time.Second}
+					fails(t, r, &stageSpec{}, x)
+				}
+				for _, value := range []string{`"other"`, `1`, `"other"`, `"wrong"`, `2`, `"other"`} {
+					r.put(in, 0, "k", []byte(value))
+				}
+				var failures times
+				i := r.startWith("", func(o *engine.Options) {
+					inMemory(o)
+					o.CommitInterval = time.Second
+					o.Events = engine.Tee(o.Events, engine.Events{RecordFailed: func(engine.RecordInfo) { failures.note() }})
+				}, spec)
+				enginetest.Pass(40 * time.Second)
+				failures.check(t, 0, time.Second, 3*time.Second, 7*time.Second, 15*time.Second, 23*time.Second)
+				if n := i.log.count("0 running"); n != 1 {
+					t.Errorf("the task began %d times", n)
+				}
+				i.stopped()
+				if got := enginetest.ReadCommitted(t, r.opts(), out.Name); len(got) > 0 {
+					t.Errorf("%d outputs came out", len(got))
+				}
+			})
+		})
+	}
+}
+
+func compiled(t *testing.T, text string, want expr.Want) *expr.Expr {
+	t.Helper()
+	x, err := expr.Compile(text, expr.Record, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
 }
 
 // P6: configs begin spread over a tenth of every, each at the same moment after every start, and then keep their beat.

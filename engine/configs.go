@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/flechtwerk/flechtwerk/engine/expr"
@@ -23,6 +26,9 @@ import (
 //  2. What readers see is a Configs, which never changes: a batch and a poll keep the one that they began with (T8, P5).
 //  3. A key's config is that of the last of the stage's config topics that has one, else the inline one. So the outcome does
 //     not hang on the order in which topics are read.
+//  4. A record that is invalid hides what is below it, as a right one does: whoever wrote it wanted something else than that,
+//     and a config that is left out is seen, while one with other settings than it was given is not. A record that `where`
+//     gives to other stages hides nothing, and neither does a tombstone, of which compaction leaves no trace.
 type configs struct {
 	s      *stage
 	spec   *pipeline.ConfigSpec // nil checks nothing
@@ -34,7 +40,7 @@ type configs struct {
 	env expr.Env // of where; used by fill and follow only
 
 	// Used by fill and follow only.
-	layers []map[string][]byte // by topic
+	layers []map[string][]byte // by topic; a nil config is an invalid one
 	next   map[string]map[int32]int64
 	warned map[string]bool
 
@@ -112,12 +118,22 @@ func (c *configs) follow(ctx context.Context) error {
 		return fmt.Errorf("configs: %w", err)
 	}
 	defer cl.Close()
+	look := time.Now().Add(configDiscovery)
 	for {
-		fetches := cl.PollFetches(ctx)
+		poll, cancel := context.WithDeadline(ctx, look)
+		fetches := cl.PollFetches(poll)
+		cancel()
 		if ctx.Err() != nil {
 			return nil
 		}
+		if !time.Now().Before(look) {
+			c.widen(ctx, cl, from)
+			look = time.Now().Add(configDiscovery)
+		}
 		for _, e := range fetches.Errors() {
+			if errors.Is(e.Err, context.DeadlineExceeded) {
+				continue
+			}
 			if denied(e.Err) {
 				return fmt.Errorf("%w: configs of %s/%d: %w", ErrSurroundings, e.Topic, e.Partition, e.Err)
 			}
@@ -136,6 +152,33 @@ func (c *configs) follow(ctx context.Context) error {
 	}
 }
 
+// configDiscovery is how often follow looks whether a topic has more partitions than it reads.
+const configDiscovery = 10 * time.Second
+
+// widen has cl read the partitions that config topics have gained, from their beginning. Those in read are read already.
+func (c *configs) widen(ctx context.Context, cl *kgo.Client, read map[string]map[int32]kgo.Offset) {
+	topics, err := kadm.NewClient(c.s.engine.admin).ListTopics(ctx, slices.Collect(maps.Keys(read))...)
+	if err != nil {
+		return // it is asked again
+	}
+	gained := map[string]map[int32]kgo.Offset{}
+	for name, topic := range topics {
+		for p := range topic.Partitions {
+			if _, known := read[name][p]; known || topic.Err != nil {
+				continue
+			}
+			if gained[name] == nil {
+				gained[name] = map[int32]kgo.Offset{}
+			}
+			gained[name][p] = kgo.NewOffset().AtStart()
+			read[name][p] = kgo.NewOffset().AtStart()
+		}
+	}
+	if len(gained) > 0 {
+		cl.AddConsumePartitions(gained)
+	}
+}
+
 // take lays one record into the layer of its topic.
 func (c *configs) take(layer int, r *kgo.Record) error {
 	key := string(r.Key)
@@ -146,14 +189,16 @@ func (c *configs) take(layer int, r *kgo.Record) error {
 		delete(c.layers[layer], key)
 		return nil
 	}
-	delete(c.layers[layer], key) // should this one be invalid, its owner no longer wants what was before
 	value, ours, err := c.check(key, r)
 	if err == nil {
 		if ours {
 			c.layers[layer][key] = value
+		} else {
+			delete(c.layers[layer], key)
 		}
 		return nil
 	}
+	c.layers[layer][key] = nil
 	info := RecordInfo{TaskInfo: TaskInfo{Pipeline: c.s.pipeline.Name, Stage: c.s.name}, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Policy: c.policy}
 	info.Err = err
 	c.s.engine.o.Events.RecordInvalid(info)
@@ -169,6 +214,9 @@ func (c *configs) take(layer int, r *kgo.Record) error {
 func (c *configs) check(key string, r *kgo.Record) (value []byte, ours bool, err error) {
 	if !utf8.Valid(r.Key) {
 		return nil, false, errors.New("the key is not a string: invalid UTF-8")
+	}
+	if strings.HasPrefix(key, reserved) {
+		return nil, false, errors.New("the key begins with U+0000, which is kept for the engine")
 	}
 	if value, err = c.spec.Fill(r.Value); err != nil {
 		return nil, false, err
@@ -199,7 +247,9 @@ func (c *configs) publish() {
 				c.s.warn("config.twice", fmt.Sprintf("the config %s is in %s and in %s; the latter counts", shortKey(key), other, c.topics[i].Name))
 			}
 			from[key] = c.topics[i].Name
-			all[key] = value
+			if all[key] = value; value == nil {
+				delete(all, key)
+			}
 		}
 	}
 	c.mu.Lock()

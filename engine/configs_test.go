@@ -202,6 +202,101 @@ func TestC1OneNamespace(t *testing.T) {
 	i.stopped()
 }
 
+// C1: what hides an inline config: a record with its key, also one that is invalid, so that nobody polls with settings that
+// were to be others; and what does not: one that is another stage's, and a tombstone.
+func TestC1WhatHidesAnInlineConfig(t *testing.T) {
+	r := newRig(t)
+	topic, last := r.configTopic("configs", 1), r.configTopic("last", 1)
+	inline := func(key string) string { return key + ` {"kind":"own","of":"inline"}` }
+	r.config(topic, 1, "invalid", `{"kind":"own","of":7}`)
+	r.config(topic, 1, "no-json", `{`)
+	r.config(topic, 1, "other", `{"kind":"other","of":7}`)
+	r.config(topic, 1, "gone", `{"kind":"own","of":"topic"}`)
+	r.config(topic, 1, "gone", "")
+	r.config(topic, 1, "above", `{"kind":"own","of":"topic"}`)
+	r.config(last, 1, "above", `{"kind":"own","of":7}`)
+	seen := newEffects()
+	i := r.polling(fmt.Sprintf(`
+every: 10ms
+config_topics: [%s, %s]
+where: config.kind == "own"
+config: { schema: { properties: { of: { type: string } } } }
+on_invalid: skip
+configs:
+  invalid: { kind: own, of: inline }
+  no-json: { kind: own, of: inline }
+  other: { kind: own, of: inline }
+  gone: { kind: own, of: inline }
+  above: { kind: own, of: inline }
+`, topic, last), seer(seen)).ends(seen)
+	hidden := func() {
+		t.Helper()
+		for _, line := range seen.all() {
+			if key, _, _ := strings.Cut(line, " "); key == "invalid" || key == "no-json" || key == "above" {
+				t.Fatalf("polled with %s", line)
+			}
+		}
+	}
+	seen.await(t, inline("other"), 3)
+	seen.await(t, inline("gone"), 3)
+	hidden()
+	// Mended, it counts; then it becomes invalid, and a tombstone brings the inline one back.
+	r.config(last, 1, "above", "")
+	seen.await(t, `above {"kind":"own","of":"topic"}`, 2)
+	r.config(topic, 1, "other", `{"kind":"own","of":"topic"}`)
+	seen.await(t, `other {"kind":"own","of":"topic"}`, 2)
+	r.config(topic, 1, "other", `{"kind":"own","of":7}`)
+	i.log.await(t, "0 invalid", 4)
+	r.config(topic, 1, "gone", `{"kind":"own","of":"topic"}`)
+	seen.await(t, `gone {"kind":"own","of":"topic"}`, 2)
+	polled := seen.count("other")
+	seen.await(t, "gone", seen.count("gone")+3)
+	if n := seen.count("other"); n != polled {
+		t.Errorf("the config that became invalid was polled %d more times", n-polled)
+	}
+	r.config(topic, 1, "other", "")
+	r.config(topic, 1, "invalid", "")
+	seen.await(t, inline("invalid"), 2)
+	seen.await(t, inline("other"), 5)
+	i.stopped()
+}
+
+// A partition that a config topic gains while a stage runs is read as well, from its beginning.
+func TestC3ATopicThatGainsPartitions(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, r *rig) {
+		topic := r.configTopic("configs", 1)
+		in := r.topic("in", 1)
+		r.put(topic, 0, "a", []byte(`{"v":1}`))
+		seen := newEffects()
+		out := &stream.Topic{Name: r.topic("out", 1)}
+		i := r.configured(in, topic, out, func(b *stream.Batch, _ int) error {
+			seen.add("a %s b %s", b.Configs.Get("a"), b.Configs.Get("b"))
+			return nil
+		})
+		ask := func() {
+			t.Helper()
+			r.put(in, 0, "k", []byte("1"))
+			enginetest.Pass(2 * time.Second)
+		}
+		ask()
+		if _, err := kadm.NewClient(r.cl).UpdatePartitions(t.Context(), 3, topic); err != nil {
+			t.Fatal(err)
+		}
+		r.cl.ForceMetadataRefresh()
+		enginetest.Pass(time.Second)
+		r.put(topic, 2, "b", []byte(`{"v":2}`))
+		enginetest.Pass(15 * time.Second)
+		ask()
+		r.put(topic, 2, "b", []byte(`{"v":3}`))
+		r.put(topic, 0, "a", []byte(`{"v":4}`))
+		ask()
+		i.stopped()
+		if got, want := strings.Join(seen.all(), "; "), `a {"v":1} b ; a {"v":1} b {"v":2}; a {"v":4} b {"v":3}`; got != want {
+			t.Errorf("batches saw %s, want %s", got, want)
+		}
+	})
+}
+
 // C2: a poll and a batch get any config of the stage by its key, and nothing for a key that has none.
 func TestC2Get(t *testing.T) {
 	r := newRig(t)

@@ -118,6 +118,24 @@ func (l *look) at(r *stream.Record) {
 	l.headers = r.Headers
 }
 
+// admit tells whether the filter keeps a record, and finds its state key.
+func (l *look) admit(r *stream.Record, spec *pipeline.Transformer, stateful bool) (keep bool, err error) {
+	if spec.Filter != nil || spec.StateKey != nil {
+		l.at(r)
+	}
+	if spec.Filter != nil {
+		if keep, err = spec.Filter.Bool(&l.env); err != nil || !keep {
+			return false, err
+		}
+	}
+	if stateful {
+		if r.StateKey, err = l.stateKey(r, spec.StateKey); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // errNoKey is a record that needs a state key and has none.
 var errNoKey = &codedError{code: "state.no_key", text: "the record has no state key (it is null); give the record a key, or say state_key"}
 

@@ -112,19 +112,39 @@ func (b *batches) run(soft, hard context.Context) error {
 	return nil
 }
 
-// step takes one batch through: decode and policies, run, transaction, apply.
+// step takes one batch through: decode and policies, run, transaction, apply. With on_error: retry it pauses after a failure and
+// tries again, as often as it takes, each time after a longer pause. Nothing commits meanwhile, and only this task waits. It
+// answers nil when the task is to stop first.
 func (b *batches) step(soft, ctx context.Context) error {
 	b.batch.Reset()
 	taken, err := b.take()
 	if err != nil {
 		return err
 	}
-	if done, err := b.handleOrRetry(soft, ctx); err != nil || !done {
+	for failures := 0; ; failures++ {
+		err := b.attempt(ctx, &taken)
+		if again := (*retryError)(nil); !errors.As(err, &again) {
+			return err
+		}
+		b.transform.Forget()
+		if !pause(soft, growing(b.spec.Retry, failures)) {
+			return nil
+		}
+		b.again()
+	}
+}
+
+// attempt filters what was taken, runs the body over it, and commits.
+func (b *batches) attempt(ctx context.Context, taken *takenBatch) error {
+	if err := b.admit(taken); err != nil {
+		return err
+	}
+	if err := b.handle(ctx); err != nil {
 		return err
 	}
 	b.task.producer.alone = false
 	for {
-		err := b.commit(ctx, taken)
+		err := b.commit(ctx, taken.Records)
 		refused := (*recordError)(nil)
 		if !errors.As(err, &refused) {
 			return err
@@ -138,22 +158,6 @@ func (b *batches) step(soft, ctx context.Context) error {
 		// was made after it may rest on its state.
 		if err := b.exclude(ctx, refused); err != nil {
 			return err
-		}
-	}
-}
-
-// handleOrRetry handles the batch; with on_error: retry it pauses after a failure and handles the whole batch again, as often
-// as it takes. Nothing commits meanwhile, and only this task waits. It answers false when the task is to stop first.
-func (b *batches) handleOrRetry(soft, ctx context.Context) (done bool, err error) {
-	for failures := 0; ; failures++ {
-		err := b.handle(ctx)
-		if again := (*retryError)(nil); !errors.As(err, &again) {
-			return err == nil, err
-		}
-		b.transform.Forget()
-		b.again()
-		if !pause(soft, growing(b.spec.Retry, failures)) {
-			return false, nil
 		}
 	}
 }
@@ -412,40 +416,66 @@ func transactionInfo(task TaskInfo, tx *transaction, records int) TransactionInf
 	return info
 }
 
-// take moves the next batch from the queue into b.batch: decoded, judged by on_invalid, filtered, with state keys. It
-// answers how many records it took; their offsets are covered whatever became of them (T6).
-func (b *batches) take() (taken int, err error) {
-	filtered, size := 0, 0
-	var newest int64
-	b.look.tick()
+// takenBatch is how far a batch is on its way from the queue to the body.
+type takenBatch struct {
+	BatchInfo
+	admitted int // records of the batch that the filter has kept so far; they stand first
+	seen     int // records that the filter has seen
+	done     bool
+}
+
+// take moves the next batch from the queue into b.batch: decoded, and judged by on_invalid. The offsets of all of it are
+// covered whatever becomes of it (T6).
+func (b *batches) take() (taken takenBatch, err error) {
+	taken.TaskInfo = b.task.info
 	b.task.queue.take(func(input int, r *kgo.Record) {
 		if err != nil {
 			return
 		}
-		taken++
-		size += len(r.Key) + len(r.Value)
+		taken.Records++
+		taken.Bytes += len(r.Key) + len(r.Value)
 		b.inputs[input] = position{next: r.Offset + 1, epoch: r.LeaderEpoch}
-		newest = max(newest, r.Timestamp.UnixMilli())
-		var rec stream.Record
-		if invalid := b.decode(input, r, &rec); invalid != nil {
+		taken.Newest = max(taken.Newest, r.Timestamp.UnixMilli())
+		n := len(b.batch.Records)
+		b.batch.Records = append(b.batch.Records, stream.Record{})
+		if invalid := b.decode(input, r, &b.batch.Records[n]); invalid != nil {
+			b.batch.Records = b.batch.Records[:n]
 			err = b.onInvalid(r, invalid)
-			return
 		}
-		keep, failure := b.admit(&rec)
+	})
+	return taken, err
+}
+
+// admit leaves the records that the filter keeps, with their state keys. After a failure that is to be tried again it goes
+// on with the record that failed.
+func (b *batches) admit(taken *takenBatch) error {
+	if taken.done {
+		return nil
+	}
+	b.look.tick()
+	records := b.batch.Records
+	for ; taken.seen < len(records); taken.seen++ {
+		r := &records[taken.seen]
+		keep, failure := b.look.admit(r, b.spec, b.stateful)
 		if failure != nil {
-			err = b.onError(r.Topic, r.Offset, r.Key, failure)
-			return
+			if err := b.onError(r.Input.Topic.Name, r.Offset, r.Key, failure); err != nil {
+				return err
+			}
+			continue
 		}
 		if !keep {
-			filtered++
-			return
+			taken.Filtered++
+			continue
 		}
-		b.batch.Records = append(b.batch.Records, rec)
-	})
-	if err == nil {
-		b.task.events().BatchTaken(BatchInfo{TaskInfo: b.task.info, Records: taken, Bytes: size, Filtered: filtered, Newest: newest})
+		if taken.admitted != taken.seen {
+			records[taken.admitted] = *r
+		}
+		taken.admitted++
 	}
-	return taken, err
+	clear(records[taken.admitted:])
+	b.batch.Records, taken.done = records[:taken.admitted], true
+	b.task.events().BatchTaken(taken.BatchInfo)
+	return nil
 }
 
 // onInvalid is the policy for a record that cannot be decoded (T7, V1).
@@ -459,22 +489,4 @@ func (b *batches) onInvalid(r *kgo.Record, invalid error) error {
 	}
 	return &fatalError{&RecordError{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: string(r.Key),
 		Err: fmt.Errorf("%w; mend the producer, or say on_invalid: skip for %s", invalid, b.spec.Name)}}
-}
-
-// admit filters and finds the state key.
-func (b *batches) admit(r *stream.Record) (keep bool, err error) {
-	if b.spec.Filter != nil || b.spec.StateKey != nil {
-		b.look.at(r)
-	}
-	if b.spec.Filter != nil {
-		if keep, err = b.spec.Filter.Bool(&b.look.env); err != nil || !keep {
-			return false, err
-		}
-	}
-	if b.stateful {
-		if r.StateKey, err = b.look.stateKey(r, b.spec.StateKey); err != nil {
-			return false, err
-		}
-	}
-	return true, nil
 }
