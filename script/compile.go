@@ -19,7 +19,7 @@ import (
 // Compile parses, checks and compiles a script. Its error is Problems: all that was found. A text that does not parse
 // hides what else may be wrong in it, but not in the others.
 func Compile(s Source) (*Program, error) {
-	c := compilation{Source: s}
+	c := compilation{Source: s, varNames: namesOf(s.Vars)}
 	c.parseEach()
 	if c.link(); len(c.problems) > 0 {
 		return nil, c.problems.sorted()
@@ -34,6 +34,7 @@ func Compile(s Source) (*Program, error) {
 type compilation struct {
 	Source
 	problems Problems
+	varNames []string
 	texts    []*module // functions, and the body if it is a file
 	modules  []*module // what they import, each behind what it imports itself
 	file     *module   // the body, if it is a file
@@ -212,8 +213,16 @@ func (c *compilation) reportSyntax(src *source, list parser.ErrorList) {
 		case strings.HasPrefix(word, "/"):
 			c.report(at, "script.syntax", "regular expression: "+plainSyntax(e.Message), "")
 			continue
-		case src.find(offset) == nil && offset >= src.parts[0].end:
-			c.report(at, "script.syntax", "the text ends where more is expected", "close what is open: a bracket, a string or a comment")
+		case src.find(offset) == nil && offset >= src.parts[0].end || e.Message == "Unexpected end of input":
+			if len(lines) > 1 {
+				return // the parser has lost its way before
+			}
+			p := &src.parts[0]
+			if open, what := unclosed(text[p.start:p.end]); open >= 0 {
+				c.report(p.place(open), "script.syntax", what+" is not closed", "it is open at the end of the text")
+			} else {
+				c.report(at, "script.syntax", "the text ends where more is expected", "close what is open: a bracket, a string or a comment")
+			}
 			return
 		}
 		c.report(at, "script.syntax", plainSyntax(e.Message), syntaxHint(e.Message))

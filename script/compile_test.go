@@ -34,7 +34,14 @@ func TestProblemsOfBodies(t *testing.T) {
 		"parenthesis":       {"const a = 1;\nif (a > 85)) yield Message({ value: a });", "f.yaml:11:12: script.syntax: unexpected token ) → remove the extra parenthesis, or open one"},
 		"first line":        {"if (é > 85)) x", "f.yaml:10:16: script.syntax: unexpected token ) → remove the extra parenthesis, or open one"},
 		"characters":        {"const a = 'é😀'; )", "f.yaml:10:21: script.syntax: unexpected token ) → remove the extra parenthesis, or open one"},
-		"unclosed":          {"if (true) {\n  yield", "f.yaml:11:8: script.syntax: the text ends where more is expected → close what is open: a bracket, a string or a comment"},
+		"unclosed":          {"if (true) {\n  yield", "f.yaml:10:15: script.syntax: this { is not closed → it is open at the end of the text"},
+		"unclosed outside":  {"for (const x of msg.value) {\n  if (x) {\n    yield Message({ value: x });\n}\n", "f.yaml:10:32: script.syntax: this { is not closed → it is open at the end of the text"},
+		"unclosed bracket":  {"const é = [1, 2;\nfoo()", "f.yaml:10:20: script.syntax: unexpected token ;"},
+		"unclosed call":     {"foo(1, [2, 3", "f.yaml:10:12: script.syntax: this [ is not closed → it is open at the end of the text"},
+		"unclosed template": {"const a = `${'}'} b", "f.yaml:10:15: script.syntax: this template is not closed → it is open at the end of the text"},
+		"unclosed hole":     {"const a = `a ${ b", "f.yaml:10:19: script.syntax: this { is not closed → it is open at the end of the text"},
+		"unclosed comment":  {"foo() /* bar", "f.yaml:10:11: script.syntax: this comment is not closed → it is open at the end of the text"},
+		"brackets in texts": {"const r = /[/)}]{2}/.test('{') || `}${'`'}`; const s = 4 / 2 / '('.length; // {\nif (r) {", "f.yaml:11:8: script.syntax: this { is not closed → it is open at the end of the text"},
 		"closed twice":      {"yield Message({ value: 1 }) }", "f.yaml:10:33: script.syntax: this closes more than was opened → remove the extra }"},
 		"closed and opened": {"} async function* more() {", "f.yaml:10:7: script.syntax: unexpected token async"},
 		"two unknown": {"mgs.value; yield Mesage({ value: vras.a })", `f.yaml:10:5: script.unknown_name: nothing is called "mgs" here → did you mean "msg"?
@@ -101,7 +108,7 @@ f.yaml:1:8: script.shared_assignment: K is shared by all calls and cannot be ass
 		"msg":                    {"const f = () => msg.value", ";", `f.yaml:101:17: script.unknown_name: nothing is called "msg" here → only the body knows msg: give it to the function as an argument`},
 		"Message declared":       {"const Message = 1", ";", "f.yaml:101:7: script.declared_twice: Message is already there → take another name"},
 		"all at once":            {"const f = ;", "mgs", "f.yaml:101:11: script.syntax: unexpected token ;"},
-		"both wrong":             {"const f = ;", "if (", "f.yaml:1:5: script.syntax: the text ends where more is expected → close what is open: a bracket, a string or a comment\nf.yaml:101:11: script.syntax: unexpected token ;"},
+		"both wrong":             {"const f = ;", "if (", "f.yaml:1:4: script.syntax: this ( is not closed → it is open at the end of the text\nf.yaml:101:11: script.syntax: unexpected token ;"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := compileProblems(Source{
@@ -110,6 +117,41 @@ f.yaml:1:8: script.shared_assignment: K is shared by all calls and cannot be ass
 			})
 			if got != c.want {
 				t.Errorf("%s | %s\n got %s\nwant %s", c.functions, c.body, got, c.want)
+			}
+		})
+	}
+}
+
+// What fails each time that it runs is found before.
+func TestWhatAlwaysFailsIsFoundInTime(t *testing.T) {
+	for name, c := range map[string]struct{ body, want string }{
+		"returned name":         {"const x = 1;\nif (x) return x", "f.yaml:2:8: script.yield: a value was returned, but a body says everything by yield → write yield Message({ value: … }), and return alone to end"},
+		"returned member":       {"return msg.value", "f.yaml:1:1: script.yield: a value was returned, but a body says everything by yield → write yield Message({ value: … }), and return alone to end"},
+		"returned number":       {"return 5", "f.yaml:1:1: script.yield: a number was returned, but a body says everything by yield → write yield Message({ value: … }), and return alone to end"},
+		"returned Message":      {"return Message({ value: 1 })", "f.yaml:1:1: script.yield: a plain object was returned, but a body says everything by yield → write yield Message({ value: … }), and return alone to end"},
+		"returned condition":    {"return msg.key ? undefined : [1]", "f.yaml:1:1: script.yield: an array was returned, but a body says everything by yield → write yield Message({ value: … }), and return alone to end"},
+		"returned nothing":      {"function f() { return 1 } if (msg.key) return; if (f()) return undefined; if (f()) return void f(); if (msg.value) return f(); return yield Message({ topic: 'out', value: 1 })", ""},
+		"helper returns":        {"async function* f() { return 1 } yield Message({ topic: 'out', value: yield* f() })", ""},
+		"yielded number":        {"yield 5", "f.yaml:1:1: script.yield: a number was yielded, which is neither a Message nor a State → write yield Message({ value: … }) or yield State(…)"},
+		"yielded string":        {"if (msg.key)\n  yield \"x\"", "f.yaml:2:3: script.yield: a string was yielded, which is neither a Message nor a State → write yield Message({ value: … }) or yield State(…)"},
+		"yielded object":        {"yield { value: 1 }", "f.yaml:1:1: script.yield: a plain object was yielded, which is neither a Message nor a State → write yield Message({ value: … }) or yield State(…)"},
+		"yielded array":         {"yield [Message({ value: 1 })]", "f.yaml:1:1: script.yield: an array was yielded, which is neither a Message nor a State → yield* yields each element of an array"},
+		"yielded in generator":  {"function* g() { yield 5 } yield Message({ topic: 'out', value: [...g()] })", ""},
+		"new Message":           {"yield new Message({ value: 1 }); yield new State({})", "f.yaml:1:7: script.new: Message is a function, not a class → write Message(…) without new\nf.yaml:1:40: script.new: State is a function, not a class → write State(…) without new"},
+		"topic":                 {"yield Message({ value: 1, topic: 'alrets' })", `f.yaml:1:34: script.topic: the topic "alrets" is not among output_topics → did you mean "alerts"?`},
+		"topic of a variable":   {"const m = Message({ topic: 'xyz', value: 1 }); yield m", `f.yaml:1:28: script.topic: the topic "xyz" is not among output_topics → output_topics are alerts, out`},
+		"no topic":              {"yield Message({ value: 1 })", "f.yaml:1:7: script.topic: the Message names no topic, and the stage has 2 → give one of alerts, out"},
+		"topics that are there": {"const topic = 'x'; yield Message({ topic: 'out', value: 1 }); yield Message({ topic, value: 2 }); const m = Message({ value: 1 }); m.topic = 'out'; yield m; yield Message({ ...m })", ""},
+		"vars":                  {"const a = vars.limt + vars.limit;\nconst b = vars['x'].y; vars.f()", "f.yaml:1:16: script.vars: vars has no \"limt\" → did you mean \"limit\"?\nf.yaml:2:16: script.vars: vars has no \"x\" → declare it under vars:, which has limit\nf.yaml:2:29: script.vars: vars has no \"f\" → declare it under vars:, which has limit"},
+		"vars that may lack":    {"const a = vars.limt ?? 5, b = vars['x'] || 1, c = typeof vars.z, d = vars.hasOwnProperty('q'), e = vars[msg.key]; { const vars = {}; vars.q = vars.r }", ""},
+		"vars assigned":         {"vars.limit = 1; vars.limit++; ({ a: vars['limit'] } = {}); delete vars.limit", "f.yaml:1:1: script.shared_assignment: vars.limit is shared by all calls and cannot be assigned → copy it before you change it: const copy = { ...vars }\nf.yaml:1:17: script.shared_assignment: vars.limit is shared by all calls and cannot be assigned → copy it before you change it: const copy = { ...vars }\nf.yaml:1:37: script.shared_assignment: vars.limit is shared by all calls and cannot be assigned → copy it before you change it: const copy = { ...vars }\nf.yaml:1:67: script.shared_assignment: vars.limit is shared by all calls and cannot be assigned → copy it before you change it: const copy = { ...vars }"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := compileProblems(Source{
+				Body: stream.Text{File: "f.yaml", Line: 1, Column: 1, Text: c.body}, Vars: []byte(`{"limit":85}`), Outputs: []string{"alerts", "out"},
+			})
+			if got != c.want {
+				t.Errorf("%s\n got %s\nwant %s", c.body, got, c.want)
 			}
 		})
 	}

@@ -3,10 +3,14 @@ package script
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/dop251/goja"
+
+	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
 // The codes of run-time errors.
@@ -33,6 +37,7 @@ type Error struct {
 	code, message, hint string
 	at                  place
 	stack               []string
+	omitted             int
 	causes              []string
 	err                 error
 }
@@ -52,6 +57,9 @@ func (e *Error) Hint() string { return e.hint }
 // Stack is the JavaScript stack, innermost call first, each as "function (file:line:column)".
 func (e *Error) Stack() []string { return e.stack }
 
+// Omitted is how many further calls the stack had, that Stack does not show.
+func (e *Error) Omitted() int { return e.omitted }
+
 // Causes are the messages of the error's cause chain, outermost first.
 func (e *Error) Causes() []string { return e.causes }
 
@@ -70,6 +78,9 @@ func (e *Error) Detail() string {
 	for _, frame := range e.stack {
 		b.WriteString("\n    at ")
 		b.WriteString(frame)
+	}
+	if e.omitted > 0 {
+		fmt.Fprintf(&b, "\n    … and %d calls more", e.omitted)
 	}
 	for _, cause := range e.causes {
 		b.WriteString("\n  caused by: ")
@@ -210,12 +221,14 @@ func (v *vm) locate(e *Error, stack []goja.StackFrame, makers ...string) int {
 		}
 		if len(e.stack) < maxStackLines {
 			e.stack = append(e.stack, where)
+		} else {
+			e.omitted++
 		}
 	}
 	return first
 }
 
-const maxStackLines = 50
+const maxStackLines = 10
 
 // describe is a thrown value as a person reads it: "TypeError: …", or what was thrown if it is no error.
 func (v *vm) describe(value goja.Value) string {
@@ -277,7 +290,59 @@ func (v *vm) explain(e *Error, at int) {
 			e.message = fmt.Sprintf("%s: %q is an integer beyond 2^53 and came as a BigInt", e.message, name)
 		}
 		e.hint = "write Number(x) to round it, or 1n instead of 1 to count with all digits"
+	case at >= 0 && (strings.HasPrefix(e.message, "TypeError: Cannot read property '") || strings.HasPrefix(e.message, notCoercible)):
+		v.explainNull(e, at)
 	case strings.Contains(e.message, "read only property") || strings.Contains(e.message, "not extensible"):
 		e.hint = "built-ins, vars and what functions declare are shared by all calls and frozen; copy before you change: {...x} or [...x]"
 	}
+}
+
+// notCoercible is what goja says when null or undefined is taken apart.
+const notCoercible = "TypeError: Value is not object coercible"
+
+// valueChain is an expression like msg.value.a.b at the end of a text.
+var valueChain = regexp.MustCompile(`(?:^|[^\w$.])msg\.value((?:\??\.[A-Za-z_$][\w$]*)*)$`)
+
+// explainNull tells null from undefined, which goja does not, where a member of the record's value was null, and reminds of
+// tombstones.
+func (v *vm) explainNull(e *Error, at int) {
+	if strings.HasPrefix(e.message, notCoercible) {
+		e.message = "TypeError: Cannot destructure undefined or null"
+	}
+	record := v.record()
+	if record == nil || record.Input.Value != stream.JSON {
+		return
+	}
+	tombstone := record.Value == nil
+	const hint = "the record is a tombstone: its value is null. Test msg.value === null, or pass such records over with filter: value != nil"
+	text := v.program.src.text.String()
+	start := at
+	for start > 0 && text[start-1] != '\n' {
+		start--
+	}
+	m := valueChain.FindStringSubmatch(strings.TrimSuffix(text[start:min(at, len(text))], "."))
+	switch {
+	case m == nil && tombstone:
+		if !strings.HasSuffix(e.message, "null") {
+			e.message += " or null"
+		}
+		e.hint = hint
+	case m == nil:
+	case m[1] == "" && tombstone:
+		e.message = strings.Replace(e.message, "of undefined", "of null", 1)
+		e.hint = hint
+	case !tombstone && isNullAt(trim(record.Value), strings.Split(strings.ReplaceAll(m[1], "?", ""), ".")[1:]):
+		e.message = strings.Replace(e.message, "of undefined", "of null", 1)
+	}
+}
+
+// isNullAt tells whether a JSON text has null under the names.
+func isNullAt(text []byte, names []string) bool {
+	for _, name := range names {
+		if len(text) == 0 || text[0] != '{' {
+			return false
+		}
+		text = trim(rawjson.Find(text, rawjson.Members(text, nil), name))
+	}
+	return string(text) == "null"
 }

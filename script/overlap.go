@@ -147,6 +147,7 @@ func (t *overlapping) guard() (stop func(), err error) {
 	}
 	v := t.vm
 	v.ctx = t.ctx
+	v.records = t.batch.Records
 	v.messages, v.arena, v.configs = &t.batch.Messages, &t.batch.Arena, t.batch.Configs
 	return watch(t.ctx, v, &t.calls, grace(&t.env)), nil
 }

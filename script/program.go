@@ -43,6 +43,10 @@ type Source struct {
 	Module bool
 	// Functions are texts whose declarations the body and each other know.
 	Functions []stream.Text
+	// Vars is the pipeline's vars, a JSON object, and Outputs the names of the topics that Messages may go to. Where they are
+	// given, a member or a topic that is not among them is a problem. Nil is not known.
+	Vars    []byte
+	Outputs []string
 	// Read reads a file that one of the texts imports, by its path: that of the text's file joined with what import says.
 	Read func(path string) (stream.Text, error)
 }

@@ -39,6 +39,7 @@ type rewriter struct {
 	besides     map[string]bool // and which of the further arguments it names
 	stateless   bool            // the body can have no state
 	exotic      bool            // the script names something that only ordinary objects can do
+	spared      ast.Expression  // vars.name where its absence is provided for
 	known       map[string]bool
 	reached     map[string]bool // built-ins that the script names
 }
@@ -124,10 +125,12 @@ func (r *rewriter) target(e ast.Expression, declaring bool) ast.Expression {
 	case *ast.Binding:
 		r.binding(t)
 	case *ast.DotExpression:
+		r.checkAssigned(e)
 		r.member(t.Identifier.Name.String())
 		r.lends(t.Left)
 		return r.owner(e)
 	default:
+		r.checkAssigned(e)
 		return r.expr(e)
 	}
 	return e
@@ -334,6 +337,9 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 		s.Statement = r.statement(s.Statement)
 	case *ast.ReturnStatement:
 		if s.Argument != nil {
+			if r.body {
+				r.checkReturned(s.Return, s.Argument)
+			}
 			s.Argument = r.expr(s.Argument)
 			if r.body && r.enrich && r.async {
 				// What a promise gives is taken here, where the place of the return is known.
@@ -587,10 +593,14 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		e.Left = r.target(e.Left, false)
 		e.Right = r.expr(e.Right)
 	case *ast.BinaryExpression:
+		if e.Operator == token.COALESCE || e.Operator == token.LOGICAL_OR {
+			r.spared = e.Left
+		}
 		e.Left = r.expr(e.Left)
 		e.Right = r.expr(e.Right)
 	case *ast.BracketExpression:
 		r.lends(e.Left)
+		r.checkVars(e)
 		e.Left = r.expr(e.Left)
 		e.Member = r.expr(e.Member)
 	case *ast.DotExpression:
@@ -599,6 +609,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		if part := r.part(e); part != nil {
 			return part
 		}
+		r.checkVars(e)
 		if i := r.namespaceMember(e); i != nil && i.isHelper() {
 			r.refuseHelper(e.Idx0(), e.Identifier.Name.String())
 		}
@@ -617,9 +628,12 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		r.checkRegExp(e.Callee, e.ArgumentList)
 		r.checkMessage(e)
 		r.receiver(e.Callee)
+		r.checkTopic(e, false)
+		r.checkVars(e.Callee)
 		e.Callee = r.owner(e.Callee)
 		r.exprs(e.ArgumentList)
 	case *ast.NewExpression:
+		r.checkNew(e)
 		r.checkRegExp(e.Callee, e.ArgumentList)
 		_, known := r.promise(e.Callee)
 		e.Callee = r.expr(e.Callee)
@@ -661,10 +675,14 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 			}
 		case e.Operator == token.INCREMENT || e.Operator == token.DECREMENT:
 			e.Operand = r.target(e.Operand, false)
+		case e.Operator == token.TYPEOF:
+			r.spared = e.Operand
+			e.Operand = r.expr(e.Operand)
 		case e.Operator == token.DELETE:
 			if dot, ok := e.Operand.(*ast.DotExpression); ok {
 				r.lends(dot.Left)
 			}
+			r.checkAssigned(e.Operand)
 			e.Operand = r.owner(e.Operand)
 		default:
 			e.Operand = r.expr(e.Operand)
@@ -686,6 +704,7 @@ func (r *rewriter) yield(y *ast.YieldExpression) ast.Expression {
 		}
 		return y
 	}
+	r.checkYield(y)
 	if y.Argument == nil {
 		return call(nameYield, y.Yield)
 	}
@@ -694,6 +713,9 @@ func (r *rewriter) yield(y *ast.YieldExpression) ast.Expression {
 			return helper
 		}
 		return call(nameOver, y.Yield, r.expr(y.Argument))
+	}
+	if c, ok := y.Argument.(*ast.CallExpression); ok {
+		r.checkTopic(c, true)
 	}
 	if c, ok := y.Argument.(*ast.CallExpression); ok && !r.plain {
 		if emit := r.emit(y.Yield, c); emit != nil {

@@ -143,6 +143,7 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 		}
 		v := t.vm
 		v.ctx = ctx
+		v.records = batch.Records
 		v.messages, v.arena, v.configs = &batch.Messages, &batch.Arena, batch.Configs
 		if lent := t.states.lent && batch.States != nil && !v.values.plain; t.loop == nil || t.lent != lent {
 			t.begin(lent)

@@ -103,14 +103,14 @@ state b={"count":1,"sum":1}
 }
 
 func TestErrorsShowTheUsersPlace(t *testing.T) {
-	p := mustCompile(t, Source{Body: bodyText("const é = null;\nif (msg.value.a)  é.foo();\nyield { a: 1 };")})
+	p := mustCompile(t, Source{Body: bodyText("const é = null;\nif (msg.value.a)  é.foo();\nconst no = { a: 1 };yield no;")})
 	tr, err := p.NewTransform(Env{Stage: "s", Outputs: out})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for value, want := range map[string]string{
 		`{"a":1}`: "TypeError: Cannot read property 'foo' of undefined or null (tanks.yaml:32:25)",
-		`{"a":0}`: "a plain object was yielded, which is neither a Message nor a State (tanks.yaml:33:7)",
+		`{"a":0}`: "a plain object was yielded, which is neither a Message nor a State (tanks.yaml:33:27)",
 	} {
 		err = tr.Run(context.Background(), newBatch(t, nil, input{"a", value}))
 		var e *Error

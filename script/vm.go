@@ -78,6 +78,7 @@ type vm struct {
 	yes, no goja.Value
 
 	// The call under way.
+	records  []stream.Record // of the batch; none in a poll
 	ctx      context.Context
 	messages *[]stream.Message
 	arena    *stream.Arena
@@ -223,6 +224,18 @@ var overProgram = goja.MustCompile("yield*", `(function(yieldOne, refuse) {
 		return result;
 	};
 })`, true)
+
+// record is the record that the call under way is for, or nil in a poll.
+func (v *vm) record() *stream.Record {
+	i := v.index
+	if v.turn != nil {
+		i = v.turn.record
+	}
+	if i < 0 || i >= len(v.records) {
+		return nil
+	}
+	return &v.records[i]
+}
 
 // pass rethrows the cancel sentinel; every catch clause calls it first.
 func (v *vm) pass(call goja.FunctionCall) goja.Value {

@@ -17,7 +17,7 @@ func (p *program) showFailure(err error) {
 	if p.json != nil {
 		keys := []any{"error", message(err), "exit_status", exitStatus(err)}
 		if isScript {
-			keys = append(keys, "code", failure.Code(), "stack", failure.Stack(), "causes", failure.Causes())
+			keys = append(keys, "code", failure.Code(), "stack", failure.Stack(), "stack_omitted", failure.Omitted(), "causes", failure.Causes())
 		}
 		p.json.Error("run ended", keys...)
 		return
@@ -39,6 +39,9 @@ func (p *program) showFailure(err error) {
 	}
 	for _, frame := range failure.Stack() {
 		fmt.Fprintf(&b, "     at %s\n", frame)
+	}
+	if n := failure.Omitted(); n > 0 {
+		fmt.Fprintf(&b, "     … and %d calls more\n", n)
 	}
 	for _, cause := range failure.Causes() {
 		fmt.Fprintf(&b, "     caused by %s\n", cause)

@@ -52,7 +52,10 @@ var kinds = map[string]script.Kind{"transform": script.Transform, "poll": script
 
 func compileBody(set *pipeline.Set, s pipeline.Stage) (*script.Program, pipeline.Problems) {
 	body := s.Body()
-	program, err := script.Compile(script.Source{Kind: kinds[s.Key], Body: body.Text, Module: body.Module, Push: s.Extractor != nil && s.Extractor.MQTT != nil, Functions: s.Pipeline.Functions, Read: set.Script})
+	program, err := script.Compile(script.Source{
+		Kind: kinds[s.Key], Body: body.Text, Module: body.Module, Push: s.Extractor != nil && s.Extractor.MQTT != nil, Functions: s.Pipeline.Functions,
+		Vars: s.Pipeline.Vars, Outputs: s.Outputs(), Read: set.Script,
+	})
 	if err == nil {
 		return program, nil
 	}

@@ -1,6 +1,9 @@
 package pipeline
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Facts are what a compiled body tells about itself.
 type Facts struct {
@@ -33,6 +36,24 @@ func (s Stage) Body() *Body {
 	default:
 		return &s.Transformer.Transform
 	}
+}
+
+// Outputs are the names of the topics that the stage may write to, or nil where not all of them are known.
+func (s Stage) Outputs() []string {
+	topics, given := []*Topic(nil), (*Names)(nil)
+	if s.Extractor != nil {
+		topics, given = s.Extractor.OutputTopics, &s.Extractor.item.Value.OutputTopics
+	} else {
+		topics, given = s.Transformer.OutputTopics, &s.Transformer.item.Value.OutputTopics
+	}
+	if len(topics) == 0 || len(topics) != len(given.Items) || slices.ContainsFunc(given.Items, func(t Text) bool { return t.missing }) {
+		return nil
+	}
+	names := make([]string, len(topics))
+	for i, t := range topics {
+		names[i] = t.Name
+	}
+	return names
 }
 
 // Scripted lists the bodies of all stages, in the order of the files. A stage may have several.
