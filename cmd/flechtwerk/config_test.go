@@ -49,7 +49,10 @@ func (v *verbs) run(line ...string) outcome {
 	v.t.Helper()
 	var stdout, stderr safeBuffer
 	p := &program{stdin: strings.NewReader(v.stdin), stdout: &stdout, stderr: &stderr}
-	status := p.start(v.t.Context(), append(line, "-s", "kafka.brokers="+v.kafka))
+	if v.kafka != "" {
+		line = append(line, "-s", "kafka.brokers="+v.kafka)
+	}
+	status := p.start(v.t.Context(), line)
 	return outcome{status, stdout.String(), stderr.String()}
 }
 

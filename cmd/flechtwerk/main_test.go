@@ -274,6 +274,54 @@ transformers:
 	}
 }
 
+// validate knows the settings file and flags that run would have.
+func TestValidateTellsOfSettings(t *testing.T) {
+	dir := t.TempDir()
+	path := write(t, dir, "good.yaml", goodPipeline)
+	t.Chdir(dir)
+	for _, c := range []struct{ args, want string }{
+		{"-c nope.yaml", "nope.yaml"},
+		{"-s no.such=1", "no.such"},
+		{"-s batch.records=many", "batch.records"},
+	} {
+		got := flechtwerk(t, nil, append([]string{"validate", path}, strings.Fields(c.args)...)...)
+		if got.status != exitWrong || !strings.Contains(got.stderr, c.want) || !strings.Contains(got.stdout, "0 errors") {
+			t.Errorf("%s: %+v", c.args, got)
+		}
+	}
+}
+
+// What a stage's script says is compared with the topics and vars of its pipeline.
+func TestValidateComparesScriptsWithTheirPipeline(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	write(t, dir, "p.yaml", `pipeline: p
+vars: { limit: 85 }
+transformers:
+  a:
+    input_topics: in
+    output_topics: [tank-alerts, tank-means]
+    transform: |
+      if (msg.value.t > vars.limt) yield Message({ topic: 'tank-alert', value: 1 });
+      yield Message({ topic: 'tank-means', value: vars.limit });
+  b:
+    input_topics: in
+    output_topics: "${OUT}"
+    transform: |
+      yield Message({ topic: 'any', value: 1 });
+`)
+	got := flechtwerk(t, nil, "validate", "--no-env", "p.yaml")
+	for _, want := range []string{
+		"p.yaml:8:30: error script.vars: vars has no \"limt\"\n", "did you mean \"limit\"?",
+		"p.yaml:8:59: error script.topic: the topic \"tank-alert\" is not among output_topics\n", "did you mean \"tank-alerts\"?",
+		"2 errors, 0 warnings in 1 file\n",
+	} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("no %q in\n%s", want, got.stdout)
+		}
+	}
+}
+
 // Every code that a script can have is known to explain.
 func TestExplainKnowsTheCodesOfScripts(t *testing.T) {
 	dir := t.TempDir()

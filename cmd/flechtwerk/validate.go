@@ -18,8 +18,12 @@ func (p *program) validateCommand() *cobra.Command {
 		Short:   "Find everything that is wrong with pipelines, without a broker",
 		Args:    atLeastOne,
 		RunE: func(_ *cobra.Command, args []string) error {
+			_, wrong := p.settings()
 			set, _, err := p.load(args, noEnv, p.stdout, sayAll)
-			if err != nil || p.flags.quiet || p.flags.json {
+			switch {
+			case wrong != nil:
+				return wrong
+			case err != nil || p.flags.quiet || p.flags.json:
 				return err
 			}
 			return p.noteInstance(set)

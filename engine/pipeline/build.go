@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -314,11 +315,15 @@ func (d *draft) destination(what string, key, stage *node, outputs *Names, topic
 				names = append(names, outputs.Items[i].node.text)
 			}
 			hint := didYouMean(spec.Topic.node.text, names)
-			if hint == "" {
+			if bare := bareExpression(spec.Topic.Value); hint == "" && bare {
+				hint = asTemplate(spec.Topic.Value)
+			} else if hint == "" {
 				hint = "add it to `output_topics:`"
 			}
 			d.report(spec.Topic.node, "message.topic", fmt.Sprintf("the topic of the message is not among the `output_topics` of %s", what), hint)
 		}
+	case isStatic && !spec.Topic.missing && bareExpression(static) && d.topics[static] == nil:
+		d.report(spec.Topic.node, "message.topic", "the topic of a message is a name, and this reads like an expression", asTemplate(static))
 	case isStatic:
 		if topic := d.topic(&spec.Topic); topic != nil {
 			*topics = append(*topics, topic)
@@ -326,6 +331,15 @@ func (d *draft) destination(what string, key, stage *node, outputs *Names, topic
 	case !named:
 		d.noOutput(key, what, "the topic of its message is known only when it runs")
 	}
+}
+
+// bareExpression tells whether a topic is what somebody writes who takes it for an expression.
+func bareExpression(topic string) bool { return topicExpression.MatchString(topic) }
+
+var topicExpression = regexp.MustCompile(`^(?:(?:key|topic|partition|offset|timestamp|now)|(?:value|headers|vars|key)(?:\??\.|\[).*|.*(?:\?\?| \+ |["'(]).*)$`)
+
+func asTemplate(topic string) string {
+	return fmt.Sprintf("write `topic: \"{{ %s }}\"`, or declare a topic of that name", topic)
 }
 
 func (d *draft) noOutput(key *node, what, why string) {

@@ -445,11 +445,21 @@ func (s *Script) decode(d *decoder, n *node, what string) bool {
 	if n.kind == mapping {
 		return s.file(d, n, what)
 	}
+	if file, ok := fileIn(n); ok {
+		d.report(n, "field.value", fmt.Sprintf("%s is a script, and this is the name of a file", what), fmt.Sprintf("write `{ script: %s }`", file))
+		return false
+	}
 	text, ok := d.code(n, what)
 	if ok {
 		s.node, s.Body = n, Body{Text: text}
 	}
 	return ok
+}
+
+// fileIn is the text of a node if it is nothing but the name of a file.
+func fileIn(n *node) (string, bool) {
+	text := strings.TrimSpace(n.text)
+	return text, n.kind == scalar && n.tag == "" && fileName.MatchString(text)
 }
 
 func (s *Script) file(d *decoder, n *node, what string) bool {
@@ -572,6 +582,10 @@ func (f *Functions) one(d *decoder, n *node, what string) {
 	}
 	if n.kind != scalar {
 		d.wrongType(n, what, "a script after `|`, or the name of a .js file")
+		return
+	}
+	if file, ok := fileIn(n); ok {
+		d.report(n, "field.value", fmt.Sprintf("%s is the name of a file after `|`, which makes it a script", what), fmt.Sprintf("write %s without the `|`", file))
 		return
 	}
 	if text, ok := d.code(n, what); ok {
