@@ -51,6 +51,7 @@ var codes = map[string]pipeline.Explanation{
 	"state.offset":      {Severity: pipeline.Warning, Text: "The local copy of the state ends outside of the changelog, so the state is restored from the whole changelog. Nothing is lost."},
 	"state.age":         {Severity: pipeline.Warning, Text: "The local copy of the state is older than the changelog keeps deletes (delete.retention.ms), so it may hold keys that are deleted. The state is restored from the whole changelog. Nothing is lost."},
 
+	"fetch.breaker":             {Severity: pipeline.Warning, Text: "A host has failed as often as `breaker:` in `fetch:` allows, one request after another, and is left alone for its `pause`. Requests to it fail at once with the code `breaker_open`. Then one is let through to see."},
 	"kafka.group":               {Severity: pipeline.Warning, Text: "The consumer group could not be joined just now. It is tried again."},
 	"task.abandoned":            {Severity: pipeline.Warning, Text: "A task did not finish what it was at in time, at the end of the process (`shutdown.timeout`) or when it went to another instance. What it was at is not committed: whoever runs the task next does it again."},
 	"kafka.fetch":               {Severity: pipeline.Warning, Text: "Records could not be fetched just now. It is tried again."},

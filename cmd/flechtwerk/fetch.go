@@ -15,8 +15,11 @@ type clients struct {
 	hosts  *http.Hosts
 	tokens *http.Tokens
 
+	events http.Events // set before the first client is made
+
 	mu   sync.Mutex
 	made map[*pipeline.Pipeline]*http.Client
+	more []*http.Client // those of single stages
 }
 
 func newClients() *clients {
@@ -52,13 +55,32 @@ func (c *clients) ofStage(p *pipeline.Pipeline, h *pipeline.HTTP) (*http.Client,
 			return nil, err
 		}
 	}
-	return http.New(config)
+	client, err := http.New(config)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.more = append(c.more, client)
+	return client, nil
+}
+
+// Close ends the connections that nobody uses.
+func (c *clients) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, client := range c.made {
+		client.Close()
+	}
+	for _, client := range c.more {
+		client.Close()
+	}
 }
 
 func (c *clients) config(p *pipeline.Pipeline) http.Config {
 	d := p.Fetch
 	return http.Config{
-		Hosts: c.hosts, UserAgent: d.UserAgent, BaseURL: d.BaseURL, Timeout: d.Timeout,
+		Hosts: c.hosts, Events: c.events, UserAgent: d.UserAgent, BaseURL: d.BaseURL, Timeout: d.Timeout,
 		Rate:     http.Rate{Requests: d.Rate.Requests, Per: d.Rate.Per},
 		Breaker:  http.Breaker{Failures: d.Breaker.Failures, Pause: d.Breaker.Pause},
 		MaxBytes: d.MaxBytes, MaxDecompressed: d.MaxBytes, MaxRedirects: d.MaxRedirects,

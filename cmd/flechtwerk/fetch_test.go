@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	client "github.com/flechtwerk/flechtwerk/connectors/http"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
@@ -20,18 +21,30 @@ import (
 // runScript runs a body once for each value, with the fetch of a pipeline, and answers the values of its messages.
 func runScript(t testing.TB, p *pipeline.Pipeline, body string, values []string) ([]string, error) {
 	t.Helper()
+	c := newClients()
+	client, err := c.of(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return runWith(t, client, p.Fetch.MaxRedirects > 0, body, values)
+}
+
+// runFetch runs a body once.
+func runFetch(t testing.TB, client *client.Client, body string) ([]string, error) {
+	t.Helper()
+	return runWith(t, client, true, body, []string{"{}"})
+}
+
+func runWith(t testing.TB, client *client.Client, follow bool, body string, values []string) ([]string, error) {
+	t.Helper()
 	program, err := script.Compile(script.Source{Body: stream.Text{File: "f.yaml", Line: 1, Column: 1, Text: body}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := newClients().of(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
 	transform, err := program.NewTransform(script.Env{
 		Outputs: []*stream.Topic{{Name: "out", Key: stream.String}}, Timeout: 30 * time.Second, Concurrency: pipeline.DefaultConcurrency,
-		Fetch: fetcher(client, p.Fetch.MaxRedirects > 0),
+		Fetch: fetcher(client, follow),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,8 @@ type Metrics struct {
 	newest                                       *prometheus.GaugeVec
 	scriptCounts                                 *prometheus.CounterVec
 
+	requests *requests
+
 	stages   sync.Map // stageName → *stageMetrics
 	restores sync.Map // taskName → int64, the records that the running restore has told of
 }
@@ -88,6 +90,7 @@ func NewMetrics(version Version) *Metrics {
 		Name: "flechtwerk_newest_record_timestamp_seconds",
 		Help: "Timestamp of the newest input record that was handled.",
 	}, []string{"pipeline", "stage"})
+	m.requests = newRequests(m.registry)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "flechtwerk_build_info",
 		Help:        "1, with what is running as labels.",

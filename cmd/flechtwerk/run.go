@@ -100,6 +100,8 @@ func (p *program) run(ctx context.Context, paths []string, f runFlags) error {
 	}
 
 	lines, metrics := newEventLog(log, time.Now), NewMetrics(version)
+	compiled.clients.events = metrics.Requests(lines)
+	defer compiled.clients.Close()
 	e, err := engine.New(pipelines, engine.Options{
 		Kafka:           settings.Kafka,
 		State:           settings.State,
