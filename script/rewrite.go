@@ -337,7 +337,7 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 		s.Statement = r.statement(s.Statement)
 	case *ast.ReturnStatement:
 		if s.Argument != nil {
-			if r.body {
+			if r.body && !r.enrich {
 				r.checkReturned(s.Return, s.Argument)
 			}
 			s.Argument = r.expr(s.Argument)
