@@ -108,7 +108,13 @@ func TestRecordsAndBody(t *testing.T) {
 			}, []string{`[200,"text/plain; charset=utf-8",false]`}, ""},
 			{"nothing moves a cursor that looks at items", `[]`, func(c *http.PollerConfig) {
 				c.Initial, c.Cursor = []byte(`{"a":1}`), cursor(t, "a", "page.last.id", "b", "page.count")
-			}, nil, `{"b":0}`},
+			}, nil, `{"a":1,"b":0}`},
+			{"nil keeps what was", `{"items":[{"id":1}]}`, func(c *http.PollerConfig) {
+				c.Records, c.Initial, c.Cursor = records(t, "body.items"), []byte(`{"a":1}`), cursor(t, "a", "body.next", "b", "page.last.id", "c", "nil")
+			}, ids(1, 1), `{"a":1,"b":1}`},
+			{"what has not moved is no state", `[]`, func(c *http.PollerConfig) {
+				c.Initial, c.Cursor = []byte(`{ "a": 1 }`), cursor(t, "a", "page.last.id")
+			}, nil, ""},
 		} {
 			r := newRig(t, replay.Rule{Text: c.body})
 			r.config.Conditional = http.ConditionalOff

@@ -41,7 +41,8 @@ import (
 //     for members that look at page.last or page.count, what its last page said. Until then that waits in the bookmark. What
 //     comes in at the top meanwhile pushes items down, onto pages that are yet to come: an item that was had already, of
 //     this listing or the one before, is known by its hash (isKnown) and is passed over.
-//  6. A member of the cursor that looks at page.first or page.last stays what it was where there are no items.
+//  6. A member of the cursor that is nil stays what it was, and so does one that looks at page.first or page.last where there
+//     are no items: no answer moves a cursor back by accident.
 //  7. The version of an answer (ETag, Last-Modified) commits with the last of its messages, never before.
 //  8. No secret is in a state, an error or an event: a URL that is kept has none (secrets.seal).
 type Poller struct {
@@ -621,6 +622,9 @@ func (w *walk) moveCursor() error {
 		return err
 	}
 	old, begun := w.user, false
+	if isEmptyState(old) {
+		old = w.config.Initial
+	}
 	if w.config.newestFirst() && w.list.Then != nil {
 		old, begun = nilIfNull(w.list.Then), true
 	}
@@ -640,14 +644,24 @@ func (w *walk) moveCursor() error {
 		if err != nil {
 			return err
 		}
-		next = appendMember(next, f.Name, compact(value))
+		if value = compact(value); string(value) == "null" {
+			if value = memberOf(old, f.Name); value == nil {
+				continue
+			}
+		}
+		next = appendMember(next, f.Name, value)
 	}
 	next = append(next, '}')
 	if err := checkUserState(next); err != nil {
 		return err
 	}
+	if isEmptyState(w.user) && w.config.Initial != nil && string(next) == string(compact(w.config.Initial)) {
+		next = w.user // it has not moved
+	}
 	if w.config.newestFirst() {
-		w.list.Then = next
+		if w.list.Then = next; next == nil {
+			w.list.Then = []byte("null")
+		}
 		return nil
 	}
 	w.user = next

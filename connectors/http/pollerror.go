@@ -37,11 +37,13 @@ func newPollError(code, text string, err error) *PollError {
 // Code is stable.
 func (e *PollError) Code() string { return e.code }
 
+// Error ends with the code, by which a person finds out more.
 func (e *PollError) Error() string {
+	text := e.text + " (" + e.code + ")"
 	if e.URL == "" {
-		return e.text
+		return text
 	}
-	return e.URL + ": " + e.text
+	return e.URL + ": " + text
 }
 
 func (e *PollError) Unwrap() error { return e.err }

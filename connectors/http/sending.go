@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -37,7 +39,7 @@ func (w *walk) send(ctx context.Context, request Request) (*Response, error) {
 			}
 			continue
 		}
-		failed := &PollError{URL: signedMethod(&signed) + " " + w.shown, Status: status, code: CodeStatus, text: statusText(status)}
+		failed := &PollError{URL: w.config.method() + " " + w.shown, Status: status, code: CodeStatus, text: w.config.statusText(status)}
 		if (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) && !w.config.RetryAfter.Off && waits < w.config.RetryAfter.Times {
 			if wait, ok := RetryAfter(response.Headers, time.Now(), w.config.RetryAfter.Most); ok {
 				waits++
@@ -53,8 +55,6 @@ func (w *walk) send(ctx context.Context, request Request) (*Response, error) {
 		return nil, failed
 	}
 }
-
-func signedMethod(r *Request) string { return method(r) }
 
 // isHome tells whether the request's secrets are meant for where a URL leads.
 func (w *walk) isHome(text string) bool {
@@ -82,19 +82,28 @@ func (w *walk) expects(status int) bool {
 
 func isSuccess(status int) bool { return status >= 200 && status <= 299 }
 
-// statusText is a status in words, with what may be done about it.
-func statusText(status int) string {
-	text := fmt.Sprintf("status %d", status)
-	if words := http.StatusText(status); words != "" {
-		text += " " + words
+// statusText is a status that is not expected, with what may be done about it.
+func (c *PollerConfig) statusText(status int) string {
+	expected := "200 to 299"
+	if len(c.Expect) > 0 {
+		var ranges []string
+		for _, r := range c.Expect {
+			if r.From == r.To {
+				ranges = append(ranges, strconv.Itoa(r.From))
+			} else {
+				ranges = append(ranges, fmt.Sprintf("%d to %d", r.From, r.To))
+			}
+		}
+		expected = strings.Join(ranges, ", ")
 	}
+	text := fmt.Sprintf("status %d, expected %s", status, expected)
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		text += "; look at auth and the headers of the request"
+		text += "; look at auth, and at what it may read"
 	case http.StatusNotFound, http.StatusGone:
-		text += "; look at the url; `expect` can make it an answer without items"
+		text += "; look at the url, or let `expect` make it an answer without records"
 	case http.StatusTooManyRequests:
-		text += "; `fetch: rate:` of the pipeline asks less often"
+		text += "; a rate in the pipeline's `fetch:` asks less often"
 	}
 	return text
 }

@@ -94,7 +94,7 @@ func TestRetryOnlyWhenAsked(t *testing.T) {
 		}
 		r := newRig(t, replay.Rule{Status: 404, Times: 1}, oneItem)
 		r.config.Retry = &http.Retry{Times: 3}
-		wantCode(t, (&ledger{}).poll(t.Context(), r.source(t), `{}`), http.CodeStatus, "status 404 Not Found")
+		wantCode(t, (&ledger{}).poll(t.Context(), r.source(t), `{}`), http.CodeStatus, "GET http://replay.test/items: status 404, expected 200 to 299; look at the url")
 	})
 }
 
