@@ -38,6 +38,12 @@ var codes = map[string]pipeline.Explanation{
 	"script.state":               {Severity: pipeline.Error, Text: "State takes an object. `State({})`, `State(null)` and `State()` delete the state."},
 	"value.refused":              {Severity: pipeline.Error, Text: "The value cannot be written in the format of its topic: NaN, Infinity, Map, Set, byte arrays, functions and symbols are no JSON. The message names the path to it."},
 
+	"mqtt.invalid": {Severity: pipeline.Error, Text: "The payload of an MQTT message is not what `format:` and `require:` say. `on_invalid:` says what becomes of it: `fail` (the process ends, and the broker keeps the message), `skip` or `{ dlq: topic }`."},
+	"mqtt.failed":  {Severity: pipeline.Error, Text: "`filter:`, `message:` or `relay:` failed on an MQTT message, or the record that it became is too large for its topic. `on_error:` says what becomes of it."},
+	"mqtt.overlap": {Severity: pipeline.Error, Text: "Two topic filters of a stage can match the same topic, so that the broker would send a message twice. It follows `on_error:`: the later config, by key, has no part in the session."},
+	"mqtt.refused": {Severity: pipeline.Error, Text: "The MQTT broker does not let this client in, or does not let it subscribe: user, password, rights, the client's name, or another process with the same one (`instance.id`)."},
+	"mqtt.qos":     {Severity: pipeline.Error, Text: "The MQTT broker grants a lower quality of service than `qos:` asks for, so that messages could be lost."},
+
 	"record.invalid":    {Severity: pipeline.Error, Text: "The record is not what its topic's `key:` and `value:` say. `on_invalid:` says what becomes of it: `fail` (the process ends, no offset moves) or `skip`."},
 	"record.too_large":  {Severity: pipeline.Error, Text: "The record is larger than its topic takes (max.message.bytes of the broker or the topic). It follows `on_error:`."},
 	"state.no_key":      {Severity: pipeline.Error, Text: "A record without key has no state. Give records keys, say `state_key:`, or filter them out. It follows `on_error:`."},

@@ -10,9 +10,9 @@ import (
 
 // Whatever looks like a code in the sources of scripts, expressions and the engine is known to explain.
 func TestEveryCodeIsExplained(t *testing.T) {
-	code := regexp.MustCompile(`"((?:script|http|decode|state|state_key|value|record|message|kafka|expr|input|poll|config|store)\.[a-z_]+)"`)
+	code := regexp.MustCompile(`"((?:script|http|mqtt|decode|state|state_key|value|record|message|kafka|expr|input|poll|config|store)\.[a-z_]+)"`)
 	found := 0
-	for _, pattern := range []string{"../../script/*.go", "../../engine/*.go", "../../engine/expr/*.go", "../../engine/decode/*.go", "../../connectors/http/*.go", "*.go"} {
+	for _, pattern := range []string{"../../script/*.go", "../../engine/*.go", "../../engine/expr/*.go", "../../engine/decode/*.go", "../../connectors/http/*.go", "../../connectors/mqtt/*.go", "*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

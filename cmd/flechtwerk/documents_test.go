@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -99,4 +100,47 @@ func words(line string) []string {
 		out = append(out, strings.Fields(piece)...)
 	}
 	return out
+}
+
+// TestMQTTDocumentWorks validates every pipeline of docs/mqtt.md, and plays its messages to its first one with its command.
+func TestMQTTDocumentWorks(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "mqtt.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close()
+	t.Setenv("MQTT_URL", "mqtt://"+free.Addr().String())
+	pipelines, commands := 0, 0
+	for _, part := range regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		switch part[1] {
+		case "yaml":
+			pipelines++
+			file := regexp.MustCompile(`^pipeline: (\S+)`).FindStringSubmatch(part[2])[1] + ".yaml"
+			write(t, ".", file, part[2])
+			v := &verbs{t: t}
+			if got := v.run("validate", file); got.status != 0 || !strings.HasPrefix(got.stdout, "0 errors, 0 warnings in 1 file\n") {
+				t.Errorf("%s: %+v", file, got)
+			}
+		case "json":
+			write(t, ".", "messages.ndjson", part[2])
+		case "sh":
+			commands++
+			args := words(strings.TrimSpace(part[2]))
+			s := start(t, append(args[1:], "-s", "http.listen=off")...)
+			s.stdout.Wait(t, 0, `"flechtwerk.error.code":"mqtt.invalid"`)
+			s.stdout.Wait(t, 0, `"value":{"temperature":21.50,"unit":"K","at":`)
+			s.stdout.Wait(t, 0, `"value":{"temperature":310,"unit":"C","at":`)
+			if status := s.stop(); status != 0 {
+				t.Errorf("exit status %d:\n%s", status, s.stderr.String())
+			}
+		}
+	}
+	if pipelines < 5 || commands != 1 {
+		t.Errorf("%d pipelines, %d commands", pipelines, commands)
+	}
 }

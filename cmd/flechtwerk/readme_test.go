@@ -14,7 +14,7 @@ import (
 var block = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
 
 // documents are the texts whose examples must hold.
-var documents = []string{"README.md", "DESIGN.md", "CHANGELOG.md", "docs/extractors.md", "docs/http.md"}
+var documents = []string{"README.md", "DESIGN.md", "CHANGELOG.md", "docs/extractors.md", "docs/http.md", "docs/mqtt.md"}
 
 // TestDocumentsPipelinesAreValid loads every pipeline that a document shows.
 func TestDocumentsPipelinesAreValid(t *testing.T) {
