@@ -322,7 +322,7 @@ func (c *compilation) join() *Program {
 			}
 			return nil
 		}
-		p = &Program{kind: c.Kind, src: src, plain: plain, async: async}
+		p = &Program{kind: c.Kind, schema: c.Protobuf, src: src, plain: plain, async: async}
 		outer = tree.Body[0].(*ast.ExpressionStatement).Expression.(*ast.FunctionLiteral)
 		r = &rewriter{
 			compilation: c, program: p, src: src, stateless: c.Kind == Relay && c.Push, catches: c.Kind == Poll || async, enrich: c.Kind == Enrich, plain: plain, flat: flat, async: async, straight: straight, unit: &unit{},

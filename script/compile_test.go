@@ -57,7 +57,7 @@ f.yaml:10:38: script.unknown_name: nothing is called "vras" here → did you mea
 		"helper as an expression": {"const f = async function*() {}", "f.yaml:10:15: script.helper: an async function* stands only as a declaration → declare it: async function* name(…) { … }, and run it with yield* name(…)"},
 		"import":                  {"import x from 'y'", "f.yaml:10:5: script.import: import stands only at the top of a file → put the body into a file ({ script: file.js }), or what is imported into functions"},
 		"export":                  {"export function* transform() {}", "f.yaml:10:5: script.syntax: export stands only in a file of its own → a body is written without a function around it"},
-		"xml":                     {"xml.parse('<a/>')", "f.yaml:10:5: script.not_supported: xml is not supported yet"},
+		"tables":                  {"tables.x.get('a')", "f.yaml:10:5: script.not_supported: tables is not supported yet"},
 		"eval":                    {"eval('1')", "f.yaml:10:5: script.unknown_name: eval is not there → write the code where it runs"},
 		"Function":                {"new Function('1')", "f.yaml:10:9: script.unknown_name: Function is not there → write the function where it is used"},
 		"setTimeout":              {"setTimeout(() => 1)", "f.yaml:10:5: script.unknown_name: setTimeout is not there → there are no timers in a body"},

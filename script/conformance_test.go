@@ -19,6 +19,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/flechtwerk/flechtwerk/engine/decode"
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
@@ -43,12 +44,13 @@ type conform struct {
 	vars      string
 	store     storeMap
 	in        []string // values; the key is k
-	want      string   // effects, or "code line:column message"
+	protobuf  *decode.Schema
+	want      string // effects, or "code line:column message"
 }
 
 func (c conform) run(t *testing.T) string {
 	t.Helper()
-	s := Source{Body: stream.Text{File: "f.yaml", Line: 1, Column: 1, Text: c.body}}
+	s := Source{Body: stream.Text{File: "f.yaml", Line: 1, Column: 1, Text: c.body}, Protobuf: c.protobuf}
 	if c.functions != "" {
 		s.Functions = []stream.Text{{File: "f.yaml", Line: 101, Column: 1, Text: c.functions}}
 	}

@@ -53,7 +53,12 @@ func runExample(t *testing.T, line int, block string) {
 		t.Error("the block shows no result")
 	}
 	env := Env{Now: func() time.Time { return time.UnixMilli(1767225600000) }, Console: func(_, text string) { t.Error(text) }}
-	tr := newTransform(t, env, body.String())
+	env.Outputs = out
+	tr, err := mustCompile(t, Source{Body: bodyText(body.String()), Protobuf: ridesSchema(t)}).NewTransform(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tr.Close)
 	b := newBatch(t, nil, input{"tank-7", `{"id":9007199254740993,"level":4.50,"tags":["a","b"]}`})
 	b.Configs = configMap{"tank-7": `{"limit":85}`}
 	if err := tr.Run(context.Background(), b); err != nil {

@@ -19,8 +19,6 @@ import (
 	"time"
 
 	"github.com/dop251/goja"
-
-	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 )
 
 // FetchRequest is what a script asks for.
@@ -393,24 +391,14 @@ func (v *vm) response(a *answer) goja.Value {
 		})
 		must(o.DefineDataProperty(name, f, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
 	}
-	reader("bytes", 0, func(goja.FunctionCall) goja.Value { return v.bytes(a.body) })
-	reader("text", 0, func(goja.FunctionCall) goja.Value { return v.rt.ToValue(a.text()) })
-	reader("json", 0, func(goja.FunctionCall) goja.Value {
-		raw := withoutMark(a.body)
-		if _, _, err := rawjson.Check(raw, nil); err != nil {
-			panic(v.fetchError(a.fail("json", "answered what is no JSON: %s", snippet(a.body))).value)
-		}
-		return v.values.decode(trim(raw))
+	v.readers(reader, func() []byte { return a.body }, func() {
+		panic(v.fetchError(a.fail("json", "answered what is no JSON: %s", snippet(a.body))).value)
 	})
-	reader("lines", 1, func(call goja.FunctionCall) goja.Value { return v.lines(a, call.Argument(0)) })
-	reader("csv", 1, func(call goja.FunctionCall) goja.Value { return v.table(a, call.Argument(0)) })
 	return o
 }
 
 // withoutMark is a text without its byte order mark.
 func withoutMark(b []byte) []byte { return bytes.TrimPrefix(b, []byte("\uFEFF")) }
-
-func (a *answer) text() string { return strings.ToValidUTF8(string(withoutMark(a.body)), "\uFFFD") }
 
 var rangePattern = regexp.MustCompile(`^bytes (\d+)-(\d+)/(\d+|\*)$`)
 
@@ -446,7 +434,7 @@ func (v *vm) walk(next func() goja.Value) goja.Value {
 }
 
 // lines walks the lines of a body: what stands between separators, without an empty last one.
-func (v *vm) lines(a *answer, settings goja.Value) goja.Value {
+func (v *vm) lines(body []byte, settings goja.Value) goja.Value {
 	separator := []byte("\n")
 	if !goja.IsUndefined(settings) {
 		v.members("the settings of lines", settings, func(name string, value goja.Value) {
@@ -456,7 +444,7 @@ func (v *vm) lines(a *answer, settings goja.Value) goja.Value {
 			separator = []byte(value.String())
 		})
 	}
-	rest := withoutMark(a.body)
+	rest := withoutMark(body)
 	return v.walk(func() goja.Value {
 		if len(rest) == 0 {
 			return goja.Undefined()
@@ -467,17 +455,5 @@ func (v *vm) lines(a *answer, settings goja.Value) goja.Value {
 			line = bytes.TrimSuffix(line, []byte("\r"))
 		}
 		return v.rt.ToValue(strings.ToValidUTF8(string(line), "\uFFFD"))
-	})
-}
-
-// table walks the rows of a CSV body, as csv.parse reads them.
-func (v *vm) table(a *answer, settings goja.Value) goja.Value {
-	const function = "csv"
-	next := v.csvRows(function, bytes.NewReader(withoutMark(a.body)), v.csvOptions(function, settings))
-	return v.walk(func() goja.Value {
-		if row := next(); row != nil {
-			return row
-		}
-		return goja.Undefined()
 	})
 }

@@ -22,6 +22,7 @@ const (
 	codeArgument = "argument"  // an argument is of the wrong kind, or out of its range
 	codeSyntax   = "syntax"    // a text or bytes are not what they should be
 	codeTooLarge = "too_large" // the result would be larger than the limit
+	codeUTF8     = "utf8"      // bytes that should be a text are not UTF-8
 	codeDepth    = "depth"     // a value nests too deep
 	codeClone    = "clone"     // a value cannot be cloned
 )
@@ -46,7 +47,10 @@ var library = map[string]func(v *vm) goja.Value{
 	"gunzip":          func(v *vm) goja.Value { return v.native("gunzip", 1, v.inflater("gunzip", openGzip)) },
 	"inflate":         func(v *vm) goja.Value { return v.native("inflate", 1, v.inflater("inflate", openZlib)) },
 	"inflateRaw":      func(v *vm) goja.Value { return v.native("inflateRaw", 1, v.inflater("inflateRaw", openDeflate)) },
+	"unzip":           func(v *vm) goja.Value { return v.native("unzip", 1, v.unzip) },
 	"csv":             newCSV,
+	"xml":             newXML,
+	"protobuf":        func(v *vm) goja.Value { return v.native("protobuf", 1, v.protobuf) },
 	"num":             func(v *vm) goja.Value { return v.native("num", 1, v.num) },
 	"time":            newTime,
 	"memory":          newMemoryObject,
@@ -70,6 +74,9 @@ func (v *vm) named(name string, f *freezer) goja.Value {
 
 // NamesConfigs tells whether the script names configs.
 func (p *Program) NamesConfigs() bool { return slices.Contains(p.builtins, "configs") }
+
+// NamesProtobuf tells whether the script names protobuf, or a member of that name, which an answer of fetch has.
+func (p *Program) NamesProtobuf() bool { return p.namesProtobuf }
 
 // functions makes an object of native functions.
 func (v *vm) functions(name string, list map[string]func(goja.FunctionCall) goja.Value) *goja.Object {

@@ -153,7 +153,7 @@ func (v *vm) decoded(function string, data []byte, text bool) goja.Value {
 	case !text:
 		return v.array(data)
 	case !utf8.Valid(data):
-		v.raise("TypeError", "utf8", "%s: the bytes are not UTF-8; take them as bytes", function)
+		v.raise("TypeError", codeUTF8, "%s: the bytes are not UTF-8; take them as bytes", function)
 	case len(data) > maxString:
 		v.raise("RangeError", codeTooLarge, "%s: the text would have %d bytes; %d are the most", function, len(data), maxString)
 	}
@@ -167,6 +167,19 @@ func openDeflate(r io.Reader) (io.Reader, error) { return flate.NewReader(r), ni
 // maxInflated is the largest limit that a script may ask for, in bytes.
 const maxInflated = 256 << 20
 
+// limit is the option of that name: how many bytes may come out.
+func (v *vm) limit(function string, o *goja.Object) int64 {
+	n := option(o, "limit")
+	if n == nil {
+		return maxBytes
+	}
+	limit := n.ToInteger()
+	if !goja.IsNumber(n) || limit < 1 || limit > maxInflated {
+		v.wrong(function, "the option limit is a number of bytes from 1 to %d", maxInflated)
+	}
+	return limit
+}
+
 // inflater is a function that decompresses bytes, up to a limit.
 func (v *vm) inflater(function string, open func(io.Reader) (io.Reader, error)) func(goja.FunctionCall) goja.Value {
 	return func(call goja.FunctionCall) goja.Value {
@@ -175,10 +188,8 @@ func (v *vm) inflater(function string, open func(io.Reader) (io.Reader, error)) 
 		for i := 1; i < 3; i++ {
 			if arg := call.Argument(i); goja.IsString(arg) {
 				text = v.wants(function, call, i, "text")
-			} else if n := option(v.options(function, arg, "limit"), "limit"); n != nil {
-				if limit = n.ToInteger(); !goja.IsNumber(n) || limit < 1 || limit > maxInflated {
-					v.wrong(function, "the option limit is a number of bytes from 1 to %d", maxInflated)
-				}
+			} else if o := v.options(function, arg, "limit"); o != nil {
+				limit = v.limit(function, o)
 			}
 		}
 		r, err := open(bytes.NewReader(data))

@@ -1,154 +1,18 @@
 package script
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
-	"strconv"
-	"unicode/utf8"
+	"strings"
 
 	"github.com/dop251/goja"
-	"golang.org/x/text/encoding/charmap"
+
+	"github.com/flechtwerk/flechtwerk/engine/decode"
 )
 
-// csvReader reads rows of fields (RFC 4180). Beyond the RFC it takes any one-byte delimiter and quote, lines that end in LF,
-// and a quote inside an unquoted field as it is. Blank lines are passed over, and a byte order mark at the beginning.
-type csvReader struct {
-	in        *bufio.Reader
-	delimiter byte
-	quote     byte // 0 is none
-	line      int  // of the row read last, from 1
-	next      int  // of the byte read next
-	field     []byte
-}
-
-// csvField is one field. Quoted ones are never taken as empty.
-type csvField struct {
-	text   []byte
-	quoted bool
-}
-
-const (
-	maxFields = 10_000
-	maxRows   = 1_000_000
-)
-
-// csvError is what is wrong with a row.
-type csvError struct {
-	line       int
-	code, what string
-}
-
-func (e *csvError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e.what) }
-
-func newCSVReader(in io.Reader, delimiter, quote byte) *csvReader {
-	r := &csvReader{in: bufio.NewReader(in), delimiter: delimiter, quote: quote, next: 1}
-	if mark, err := r.in.Peek(3); err == nil && string(mark) == "\uFEFF" {
-		_, _ = r.in.Discard(3)
-	}
-	return r
-}
-
-// read answers the next row, or io.EOF. The fields are the caller's.
-func (r *csvReader) read() ([]csvField, error) {
-	for {
-		r.line = r.next
-		c, err := r.in.ReadByte()
-		if err != nil {
-			return nil, err
-		}
-		if c == '\n' {
-			r.next++
-			continue
-		}
-		if c == '\r' {
-			if after, err := r.in.Peek(1); err != nil || after[0] == '\n' {
-				continue
-			}
-		}
-		_ = r.in.UnreadByte()
-		return r.row()
-	}
-}
-
-func (r *csvReader) row() (fields []csvField, err error) {
-	for {
-		field, last, err := r.one()
-		if err != nil {
-			return nil, err
-		}
-		if fields = append(fields, field); last {
-			return fields, nil
-		}
-		if len(fields) >= maxFields {
-			return nil, &csvError{r.line, codeTooLarge, fmt.Sprintf("more than %d fields", maxFields)}
-		}
-	}
-}
-
-// one reads a field; last says that the row ends behind it.
-func (r *csvReader) one() (field csvField, last bool, err error) {
-	r.field = r.field[:0]
-	c, err := r.in.ReadByte()
-	if err == nil && c == r.quote && r.quote != 0 {
-		field.quoted = true
-		if err := r.quoted(); err != nil {
-			return field, false, err
-		}
-		c, err = r.in.ReadByte()
-		if err == nil && c == '\r' {
-			c, err = r.in.ReadByte()
-		}
-		if err == nil && c != r.delimiter && c != '\n' {
-			return field, false, &csvError{r.next, codeSyntax, "text behind the closing quote of a field"}
-		}
-	}
-	for err == nil && c != r.delimiter && c != '\n' {
-		r.field = append(r.field, c)
-		c, err = r.in.ReadByte()
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return field, false, err
-	}
-	if last = err != nil || c == '\n'; last {
-		r.next++
-		if !field.quoted {
-			r.field = bytes.TrimSuffix(r.field, []byte("\r"))
-		}
-	}
-	if len(r.field) > maxString {
-		return field, false, &csvError{r.line, codeTooLarge, fmt.Sprintf("a field of more than %d bytes", maxString)}
-	}
-	field.text = bytes.Clone(r.field)
-	return field, last, nil
-}
-
-// quoted reads a field behind its opening quote, up to the closing one.
-func (r *csvReader) quoted() error {
-	start := r.next
-	for {
-		c, err := r.in.ReadByte()
-		if errors.Is(err, io.EOF) {
-			return &csvError{start, codeSyntax, "a quoted field is not closed"}
-		}
-		if err != nil {
-			return err
-		}
-		switch c {
-		case '\n':
-			r.next++
-		case r.quote:
-			after, err := r.in.Peek(1)
-			if err != nil || after[0] != r.quote {
-				return nil
-			}
-			_, _ = r.in.Discard(1)
-		}
-		r.field = append(r.field, c)
-	}
-}
+// maxRows is how many rows csv.parse answers.
+const maxRows = 1_000_000
 
 // csvOptions are what a script says about CSV.
 type csvOptions struct {
@@ -156,12 +20,13 @@ type csvOptions struct {
 	arrays           bool     // rows are arrays of fields
 	columns          []string // nil: those of the first row
 	empty            goja.Value
+	short            string // pad or error
 	extra            string // error, ignore or keep
-	invalid          string // error, replace or latin1
+	invalid          decode.InvalidUTF8
 }
 
 func (v *vm) csvOptions(function string, value goja.Value) csvOptions {
-	o := v.options(function, value, "delimiter", "quote", "columns", "empty", "extra", "invalid_utf8")
+	o := v.options(function, value, "delimiter", "quote", "columns", "empty", "short", "extra", "invalid_utf8")
 	character := func(name string, byDefault byte) byte {
 		value := option(o, name)
 		if value == nil {
@@ -173,7 +38,7 @@ func (v *vm) csvOptions(function string, value goja.Value) csvOptions {
 		}
 		switch {
 		case text == "" && name == "quote":
-			return 0
+			return decode.NoQuote
 		case len(text) != 1 || text == "\n" || text == "\r" || text[0] == 0:
 			v.wrong(function, "the option %s is one ASCII character", name)
 		}
@@ -182,8 +47,9 @@ func (v *vm) csvOptions(function string, value goja.Value) csvOptions {
 	options := csvOptions{
 		delimiter: character("delimiter", ','), quote: character("quote", '"'),
 		empty:   option(o, "empty"),
+		short:   v.choice(function, o, "short", "pad", "error"),
 		extra:   v.choice(function, o, "extra", "error", "ignore", "keep"),
-		invalid: v.choice(function, o, "invalid_utf8", "error", "replace", "latin1"),
+		invalid: v.invalidUTF8(function, o),
 	}
 	if options.delimiter == options.quote {
 		v.wrong(function, "delimiter and quote are the same")
@@ -212,13 +78,20 @@ func (v *vm) csvOptions(function string, value goja.Value) csvOptions {
 	return options
 }
 
+// invalidUTF8 is the option of that name.
+func (v *vm) invalidUTF8(function string, o *goja.Object) decode.InvalidUTF8 {
+	switch v.choice(function, o, "invalid_utf8", "error", "replace", "latin1") {
+	case "replace":
+		return decode.InvalidReplace
+	case "latin1":
+		return decode.InvalidLatin1
+	}
+	return decode.InvalidError
+}
+
 func (v *vm) checkColumns(function string, columns []string) {
-	seen := map[string]bool{}
-	for i, name := range columns {
-		if seen[name] {
-			v.raise("SyntaxError", codeSyntax, "%s: column %d has the name of one before it", function, i+1)
-		}
-		seen[name] = true
+	if i := decode.Doubled(columns); i >= 0 {
+		v.raise("SyntaxError", codeSyntax, "%s: column %d has the name of one before it", function, i+1)
 	}
 }
 
@@ -249,46 +122,44 @@ func (v *vm) readCSV(function string, in io.Reader, o csvOptions, yield func(goj
 
 // csvRows answers a function that answers the next row, and nil at the end.
 func (v *vm) csvRows(function string, in io.Reader, o csvOptions) func() goja.Value {
-	r := newCSVReader(in, o.delimiter, o.quote)
+	rows, err := decode.NewRows(in, decode.Table{Delimiter: o.delimiter, Quote: o.quote}, maxString)
+	must(err)
 	return func() goja.Value {
 		for {
-			fields, err := r.read()
+			fields, err := rows.Next()
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
-			var wrong *csvError
-			if errors.As(err, &wrong) {
-				class := "SyntaxError"
-				if wrong.code == codeTooLarge {
-					class = "RangeError"
-				}
-				v.raise(class, wrong.code, "%s: %v", function, wrong)
+			if err != nil {
+				v.misread(function, err)
 			}
-			must(err)
 			if o.columns == nil && !o.arrays {
 				o.columns = make([]string, len(fields))
 				for i, f := range fields {
-					o.columns[i] = v.csvText(function, r.line, f.text, o.invalid)
+					o.columns[i] = v.csvText(function, rows.Line(), f.Text, o.invalid)
 				}
 				v.checkColumns(function, o.columns)
 				continue
 			}
-			return v.csvRow(function, r.line, fields, &o)
+			return v.csvRow(function, rows.Line(), fields, &o)
 		}
 	}
 }
 
-func (v *vm) csvRow(function string, line int, fields []csvField, o *csvOptions) goja.Value {
+func (v *vm) csvRow(function string, line int, fields []decode.Field, o *csvOptions) goja.Value {
 	values := make([]any, len(fields))
 	for i, f := range fields {
-		if len(f.text) == 0 && !f.quoted {
+		if f.Empty() {
 			values[i] = o.empty
 		} else {
-			values[i] = v.rt.ToValue(v.csvText(function, line, f.text, o.invalid))
+			values[i] = v.rt.ToValue(v.csvText(function, line, f.Text, o.invalid))
 		}
 	}
 	if o.arrays {
 		return v.rt.NewArray(values...)
+	}
+	if len(values) < len(o.columns) && o.short == "error" {
+		v.raise("SyntaxError", codeSyntax, "%s: line %d has %d fields, and there are %d columns; the option short allows it", function, line, len(values), len(o.columns))
 	}
 	row := v.rt.NewObject()
 	for i, name := range o.columns {
@@ -309,16 +180,10 @@ func (v *vm) csvRow(function string, line int, fields []csvField, o *csvOptions)
 	return row
 }
 
-func (v *vm) csvText(function string, line int, text []byte, invalid string) string {
-	switch {
-	case invalid == "latin1":
-		if decoded, err := charmap.Windows1252.NewDecoder().Bytes(text); err == nil {
-			return string(decoded)
-		}
-	case utf8.Valid(text):
-		return string(text)
-	case invalid == "error":
-		v.raise("TypeError", "utf8", "%s: line %s is not UTF-8; the option invalid_utf8 allows it", function, strconv.Itoa(line))
+func (v *vm) csvText(function string, line int, text []byte, invalid decode.InvalidUTF8) string {
+	decoded, ok := decode.DecodeText(text, invalid)
+	if !ok {
+		v.raise("TypeError", codeUTF8, "%s: line %d is not UTF-8; the option invalid_utf8 allows it", function, line)
 	}
-	return replaceInvalid(text)
+	return strings.Clone(decoded)
 }

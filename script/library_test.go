@@ -232,6 +232,7 @@ func TestLibraryCSV(t *testing.T) {
 		`csv.parse("'a'|'b|'", { quote: "'", delimiter: '|', columns: false })`: `[["a","b|"]]`,
 		`csv.parse('"a",b', { quote: '', columns: false })`:                     `[["\"a\"","b"]]`,
 		`csv.parse('a"b,c', { columns: false })`:                                `[["a\"b","c"]]`,
+		`thrown(() => csv.parse('a,b\n1', { short: 'error' }))`:                 `"true SyntaxError syntax csv.parse: line 2 has 1 fields, and there are 2 columns; the option short allows it"`,
 		`csv.parse('a\n1,2', { extra: 'ignore' })`:                              `[{"a":"1"}]`,
 		`csv.parse('a\n1,2,3', { extra: 'keep' })`:                              `[{"a":"1","$extra":["2","3"]}]`,
 		`csv.parse('')`:           `[]`,
@@ -306,7 +307,7 @@ func TestLibraryIsFrozen(t *testing.T) {
 	cases := map[string]conform{}
 	for _, assignment := range []string{
 		"json.parse = 1", "json.extra = 1", "URL.prototype.extra = 1", "URLSearchParams.extra = 1", "TextDecoder.prototype.decode = 1", "hash.x = 1",
-		"time.iso = 1", "csv.parse.x = 1", "memory.get = 1", "log.info = 1", "metrics.count = 1", "configs.get = 1", "Uint8Array.prototype.indexOf = 1",
+		"time.iso = 1", "csv.parse.x = 1", "xml.parse = 1", "unzip.x = 1", "memory.get = 1", "log.info = 1", "metrics.count = 1", "configs.get = 1", "Uint8Array.prototype.indexOf = 1",
 	} {
 		cases[assignment] = conform{body: "try { " + assignment + " } catch (e) { yield Message({ value: e.name }) }", want: `→ "TypeError"`}
 	}
@@ -314,12 +315,12 @@ func TestLibraryIsFrozen(t *testing.T) {
 	cases["a TextDecoder in functions"] = conform{functions: "const d = new TextDecoder()", body: "yield Message({ value: d.decode(hex.decode('61')) })", want: `→ "a"`}
 	cases["an own name"] = conform{functions: "const hash = (x) => 'own ' + x", body: "const num = hash(1); yield Message({ value: num })", want: `→ "own 1"`}
 	cases["assigned"] = conform{body: "hash = 1", want: "script.shared_assignment 1:1 the built-in hash cannot be assigned"}
-	cases["typeof"] = conform{body: "yield Message({ value: [typeof hash, typeof URL, typeof xml] })", want: `→ ["function","function","undefined"]`}
+	cases["typeof"] = conform{body: "yield Message({ value: [typeof hash, typeof URL, typeof xml.parse, typeof tables] })", want: `→ ["function","function","function","undefined"]`}
 	conformAll(t, cases)
 }
 
 func TestLibraryLater(t *testing.T) {
-	for _, name := range []string{"xml", "protobuf", "unzip"} {
+	for _, name := range []string{"tables", "timer", "Timer"} {
 		want := "script.not_supported 1:1 " + name + " is not supported yet"
 		if got := (conform{body: name + "('x')"}).run(t); got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -144,6 +144,9 @@ func (r *rewriter) reference(id *ast.Identifier) {
 	r.forked = r.forked || name == "Promise"
 	if r.known[name] {
 		r.reached[name] = true
+		if name == "protobuf" {
+			r.namesProtobuf(id.Idx)
+		}
 		return
 	}
 	r.unknown(id)
@@ -329,5 +332,5 @@ const (
 
 // laterNames belong to the language but not yet to the engine.
 var laterNames = map[string]string{
-	"unzip": "", "xml": "", "protobuf": "", "tables": "", "timer": "", "Timer": "", "window": "", "result": "",
+	"tables": "", "timer": "", "Timer": "", "window": "", "result": "",
 }

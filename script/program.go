@@ -5,6 +5,7 @@ import (
 
 	"github.com/dop251/goja"
 
+	"github.com/flechtwerk/flechtwerk/engine/decode"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
@@ -47,6 +48,8 @@ type Source struct {
 	// given, a member or a topic that is not among them is a problem. Nil is not known.
 	Vars    []byte
 	Outputs []string
+	// Protobuf has the message types that the script may decode; nil is none.
+	Protobuf *decode.Schema
 	// Read reads a file that one of the texts imports, by its path: that of the text's file joined with what import says.
 	Read func(path string) (stream.Text, error)
 }
@@ -70,6 +73,7 @@ func (s *Source) arguments() []string {
 // Program is a compiled script. It is safe for concurrent use.
 type Program struct {
 	kind     Kind
+	schema   *decode.Schema
 	further  []string // the arguments of the body behind the first; "" stands for one that it does not name
 	code     *goja.Program
 	src      *source
@@ -90,6 +94,7 @@ type Program struct {
 	async bool
 
 	yields, namesState, yieldsMessage, returns bool
+	namesProtobuf                              bool
 }
 
 // YieldsMessage tells whether the script names Message, and so needs output topics.

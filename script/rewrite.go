@@ -208,6 +208,7 @@ func (r *rewriter) owner(e ast.Expression) ast.Expression {
 			r.refuseHelper(e.Idx0(), dot.Identifier.Name.String())
 		}
 		dot.Left = r.expr(dot.Left)
+		r.namesMember(dot.Identifier.Name.String())
 		r.exotic = r.exotic || exoticNames[dot.Identifier.Name.String()]
 		r.forked = r.forked || dot.Identifier.Name == "constructor"
 		return dot
@@ -604,6 +605,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		e.Left = r.expr(e.Left)
 		e.Member = r.expr(e.Member)
 	case *ast.DotExpression:
+		r.namesMember(e.Identifier.Name.String())
 		r.exotic = r.exotic || exoticNames[e.Identifier.Name.String()]
 		r.forked = r.forked || e.Identifier.Name == "constructor"
 		if part := r.part(e); part != nil {
@@ -630,6 +632,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		r.receiver(e.Callee)
 		r.checkTopic(e, false)
 		r.checkVars(e.Callee)
+		r.checkProtobuf(e)
 		e.Callee = r.owner(e.Callee)
 		r.exprs(e.ArgumentList)
 	case *ast.NewExpression:

@@ -54,7 +54,7 @@ func compileBody(set *pipeline.Set, s pipeline.Stage) (*script.Program, pipeline
 	body := s.Body()
 	program, err := script.Compile(script.Source{
 		Kind: kinds[s.Key], Body: body.Text, Module: body.Module, Push: s.Extractor != nil && s.Extractor.MQTT != nil, Functions: s.Pipeline.Functions,
-		Vars: s.Pipeline.Vars, Outputs: s.Outputs(), Read: set.Script,
+		Vars: s.Pipeline.Vars, Outputs: s.Outputs(), Protobuf: s.Pipeline.Protobuf, Read: set.Script,
 	})
 	if err == nil {
 		return program, nil
@@ -76,7 +76,7 @@ func (b *bodies) facts(s pipeline.Stage) (pipeline.Facts, bool) {
 	if program == nil {
 		return pipeline.Facts{}, false
 	}
-	return pipeline.Facts{YieldsMessage: program.YieldsMessage(), NamesState: program.NamesState(), NamesConfigs: program.NamesConfigs()}, true
+	return pipeline.Facts{YieldsMessage: program.YieldsMessage(), NamesState: program.NamesState(), NamesConfigs: program.NamesConfigs(), NamesProtobuf: program.NamesProtobuf()}, true
 }
 
 // wiring is what stages are wired to.

@@ -104,6 +104,38 @@ func openZip(packed []byte) (*zip.Reader, error) {
 	return r, nil
 }
 
+// Entry is a member of a zip.
+type Entry struct {
+	Name string
+	// Size is what the archive says of it, unpacked; it may be wrong.
+	Size int64
+	file *zip.File
+}
+
+// Unzip lists the members of a zip, without folders, in the order of the archive. The entries keep packed.
+func Unzip(packed []byte) ([]Entry, error) {
+	r, err := openZip(packed)
+	if err != nil {
+		return nil, err
+	}
+	var entries []Entry
+	for _, f := range r.File {
+		if picks("", f.Name) {
+			entries = append(entries, Entry{strings.ToValidUTF8(f.Name, "\uFFFD"), int64(min(f.UncompressedSize64, 1<<53)), f})
+		}
+	}
+	return entries, nil
+}
+
+// Unpack unpacks the member, up to limit bytes. It may be called any number of times.
+func (e *Entry) Unpack(limit int64) ([]byte, error) {
+	m, err := openMember(e.file, &budget{limit, limit})
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(m)
+}
+
 // picks tells whether a pattern picks the member called name.
 func picks(pattern, name string) bool {
 	if strings.HasSuffix(name, "/") {

@@ -536,7 +536,10 @@ func TestProtobufFilesThatAreWrong(t *testing.T) {
 	if _, err := ReadSchema("no.proto", files{}.read); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	s := schemaOf(t, feedFiles, "protos/feed.proto")
+	s, err := ReadSchemas([]string{"protos/feed.proto", "protos/common/place.proto", "protos/feed.proto"}, feedFiles.read)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]string{
 		"Feed":  `did you mean "transit.Feed"?`,
 		"other": "there are common.Place, transit.Entity, transit.Entity.Extra, transit.Feed, transit.Feed.Header",

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,20 +23,21 @@ type protoFile struct {
 	implicit bool // fields have no presence of their own, as in proto3
 }
 
-// proto reads a .proto file, which import statements call name, and all that it imports.
-func (l *linker) proto(name, file string) error {
+// proto reads a .proto file and all that it imports.
+func (l *linker) proto(file string) error {
 	data, err := l.read(file)
 	if err != nil {
 		return err
 	}
-	return l.protoText(name, file, data)
+	return l.protoText(file, file, data)
 }
 
+// protoText reads the text of a file, which import statements call name.
 func (l *linker) protoText(name, file string, data []byte) error {
-	if l.done[name] {
+	if l.done[name] || l.done[path.Clean(file)] {
 		return nil
 	}
-	l.done[name] = true
+	l.done[name], l.done[path.Clean(file)] = true, true
 	parser := proto.NewParser(bytes.NewReader(data))
 	parser.Filename(file)
 	tree, err := parser.Parse()

@@ -24,15 +24,20 @@ type Schema struct {
 //
 // Errors are for whoever wrote the file: in a .proto they begin with file:line:column.
 func ReadSchema(file string, read func(name string) ([]byte, error)) (*Schema, error) {
+	return ReadSchemas([]string{file}, read)
+}
+
+// ReadSchemas reads several files as one schema.
+func ReadSchemas(list []string, read func(name string) ([]byte, error)) (*Schema, error) {
 	l := linker{schema: &Schema{messages: map[string]*Message{}, enums: map[string]*enum{}}, read: read, done: map[string]bool{}}
-	var err error
-	if strings.HasSuffix(file, ".proto") {
-		err = l.proto(file, file)
-	} else {
-		err = l.descriptors(file)
-	}
-	if err != nil {
-		return nil, err
+	for _, file := range list {
+		load := l.descriptors
+		if strings.HasSuffix(file, ".proto") {
+			load = l.proto
+		}
+		if err := load(file); err != nil {
+			return nil, err
+		}
 	}
 	if err := l.link(); err != nil {
 		return nil, err
@@ -157,7 +162,7 @@ func (m *Message) named(name string) *field {
 type linker struct {
 	schema *Schema
 	read   func(string) ([]byte, error)
-	done   map[string]bool // imports, by the name that they have in import statements
+	done   map[string]bool // files, by their names and by the names that they have in import statements
 	loose  []*declaration
 }
 

@@ -27,6 +27,8 @@ import (
 type Tree struct {
 	// Lists are names of elements that are arrays also where there is only one of them.
 	Lists []string
+	// UTF8 says that the body is in UTF-8, whatever it says itself.
+	UTF8 bool
 }
 
 // tree reads a document of XML.
@@ -72,6 +74,9 @@ func newTree(x *Items, body io.Reader, c *Config) *tree {
 	m.reset()
 	t := &tree{items: x, config: c, meter: m, parser: xml.NewDecoder(m), groups: map[string]int{}}
 	t.parser.CharsetReader = func(name string, in io.Reader) (io.Reader, error) {
+		if c.Tree.UTF8 {
+			return in, nil
+		}
 		set := charsets[strings.ToLower(name)]
 		if set == nil {
 			return nil, errCharset

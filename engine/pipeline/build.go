@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/flechtwerk/flechtwerk/engine/decode"
 	"github.com/flechtwerk/flechtwerk/engine/expr"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
@@ -23,6 +24,7 @@ func (d *draft) build() {
 		d.pipe.Vars = []byte("{}")
 	}
 	d.pipe.Functions = spec.Functions.Texts
+	d.protobuf()
 	d.pipe.Fetch = d.fetch()
 	for i := range spec.Topics.Items {
 		if t := d.topics[spec.Topics.Items[i].Name]; t != nil {
@@ -48,6 +50,31 @@ func (d *draft) build() {
 		}
 	}
 	d.near()
+}
+
+// protobuf reads the message types that scripts decode.
+func (d *draft) protobuf() {
+	names := &d.spec.Protobuf
+	if !names.given() {
+		return
+	}
+	if key := d.root.key("protobuf"); key != nil {
+		d.pipe.protobuf = Place{d.src.file, key.line, key.column}
+	}
+	var files []string
+	for i := range names.Items {
+		name := &names.Items[i]
+		if !name.given() || name.missing {
+			return
+		}
+		files = append(files, name.Value)
+	}
+	schema, err := decode.ReadSchemas(files, func(name string) ([]byte, error) { return d.ReadFile(d.beside(name)) })
+	if err != nil {
+		d.report(names.node, "protobuf.file", fmt.Sprintf("`protobuf`: %v", err), "name .proto files, or a descriptor set of protoc, relative to the pipeline file")
+		return
+	}
+	d.pipe.Protobuf = schema
 }
 
 func (d *draft) stageName(key *node) bool {

@@ -38,7 +38,7 @@ func namesOf(s Stage) (Facts, bool) {
 		text += f.Text
 	}
 	return Facts{YieldsMessage: strings.Contains(text, "Message"), NamesState: strings.Contains(text, "state") || strings.Contains(text, "State"),
-		NamesConfigs: strings.Contains(text, "configs")}, true
+		NamesConfigs: strings.Contains(text, "configs"), NamesProtobuf: strings.Contains(text, "protobuf")}, true
 }
 
 // filterRules stand for those of a connector.

@@ -117,8 +117,11 @@ var explanations = map[string]Explanation{
 	"state_key.constant": {Warning, "State belongs to a partition and a key. A constant key is one state for each partition, so that a count over all records is not one number."},
 	"state_key.split":    {Warning, "State belongs to a partition and a key. Records lie in partitions by their own key, so those with the same `state_key` may lie in several, and each has a state of its own."},
 
-	"body.style":  {Error, "A script or expression is one line or a block after `|`. Other ways of YAML to write several lines join them or change their columns."},
-	"body.empty":  {Error, "The script has no text."},
+	"body.style":      {Error, "A script or expression is one line or a block after `|`. Other ways of YAML to write several lines join them or change their columns."},
+	"body.empty":      {Error, "The script has no text."},
+	"protobuf.file":   {Error, "The .proto file or descriptor set, or what it imports, could not be read or is wrong. Paths are relative to the pipeline file; an import is looked for beside the file that names it, then in the folders above."},
+	"protobuf.unread": {Error, "Only scripts decode by the message types of `protobuf:`, and none of the pipeline names `protobuf`."},
+
 	"script.file": {Error, "The script file could not be read. Its path is relative to the pipeline file."},
 
 	"expression.yaml": {Error, "YAML has a meaning of its own for part of this expression (`!x` is a tag, ` #` begins a comment, a comma splits a list in { } or [ ]), so that it does not arrive as it was written. Quote it."},

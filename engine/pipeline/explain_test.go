@@ -15,7 +15,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code := regexp.MustCompile(`"((?:mqtt|http|yaml|file|field|env|name|topic|stage|state|state_key|body|script|seed|expression|message|duration|pipeline|application_id|value|retry|cron|config|schema)\.[a-z_]+|not_supported)"`)
+	code := regexp.MustCompile(`"((?:mqtt|http|protobuf|yaml|file|field|env|name|topic|stage|state|state_key|body|script|seed|expression|message|duration|pipeline|application_id|value|retry|cron|config|schema)\.[a-z_]+|not_supported)"`)
 	used := map[string]bool{}
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") || file == "explain.go" {

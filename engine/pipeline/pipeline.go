@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/flechtwerk/flechtwerk/engine/decode"
 	"github.com/flechtwerk/flechtwerk/engine/expr"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
@@ -22,8 +23,12 @@ type Pipeline struct {
 	Transformers []*Transformer
 	// Functions are evaluated in this order in each VM of the pipeline, before any body.
 	Functions []stream.Text
+	// Protobuf has the message types that scripts may decode; nil where the pipeline names no file of them.
+	Protobuf *decode.Schema
 	// Fetch is what every HTTP request of the pipeline has that does not say otherwise.
 	Fetch FetchDefaults
+
+	protobuf Place // where the key stands; the zero value is nowhere
 }
 
 // Topic is a topic that a pipeline declares or names.

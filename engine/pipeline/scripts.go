@@ -13,6 +13,8 @@ type Facts struct {
 	NamesState bool
 	// NamesConfigs says that the body or the functions of its pipeline name `configs`.
 	NamesConfigs bool
+	// NamesProtobuf says that the body or the functions of its pipeline name `protobuf`.
+	NamesProtobuf bool
 }
 
 // Stage is one body of a stage of a Set: of an Extractor or of a Transformer.
@@ -84,12 +86,21 @@ func (s *Set) Scripted() []Stage {
 // transformers is kept in them (Stateful).
 func (s *Set) CheckScripts(facts func(Stage) (Facts, bool)) Problems {
 	var problems Problems
+	read := map[*Pipeline]bool{} // whether a script reads protobuf, or may do so
 	for _, stage := range s.Scripted() {
-		if f, ok := facts(stage); ok && stage.Key != "enrich" { // which has no outputs, state and configs of others to be wrong about
+		f, ok := facts(stage)
+		read[stage.Pipeline] = read[stage.Pipeline] || f.NamesProtobuf || !ok
+		if ok && stage.Key != "enrich" { // which has no outputs, state and configs of others to be wrong about
 			if t := stage.Transformer; t != nil {
 				t.Stateful = t.HasState || f.NamesState
 			}
 			problems = append(problems, stage.check(f)...)
+		}
+	}
+	for _, p := range s.Pipelines {
+		if at := p.protobuf; at.File != "" && !read[p] {
+			problems = append(problems, Problem{at.File, at.Line, at.Column, severityOf("protobuf.unread"), "protobuf.unread", "the pipeline has `protobuf:`, but no script of it names `protobuf`",
+				"write `protobuf(name).decode(bytes)`, or remove the key; the `decode:` of an HTTP request names its own file"})
 		}
 	}
 	problems.Sort()

@@ -20,6 +20,9 @@ type Spec struct {
 	// JavaScript that every body of the pipeline can use: a text, a .js file beside the pipeline, or a list of these. It is
 	// evaluated once in each VM before any body, does no I/O, and what it declares is frozen.
 	Functions Functions `json:"functions"`
+	// The message types that scripts decode by `protobuf(name)`: a .proto file, or a descriptor set that protoc wrote, beside
+	// the pipeline, or a list of these.
+	Protobuf Names `json:"protobuf"`
 	// What every HTTP request of the pipeline has that does not say otherwise.
 	Fetch *FetchSpec `json:"fetch"`
 	// The stages that read something outside Kafka.
