@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +21,11 @@ func reading(i int) string {
 const benchBatch = 1000
 
 func benchmark(b *testing.B, body string) {
+	benchmarkOver(b, body, reading, storeMap{}, benchBatch)
+}
+
+// benchmarkOver runs a body over values, with states that are in a store, in batches of so many records.
+func benchmarkOver(b *testing.B, body string, text func(int) string, store storeMap, size int) {
 	p := mustCompile(b, Source{Body: bodyText(body)})
 	tr, err := p.NewTransform(Env{Stage: "s", Outputs: out, Initial: []byte(`{"count":0,"sum":0}`)})
 	if err != nil {
@@ -27,11 +33,10 @@ func benchmark(b *testing.B, body string) {
 	}
 	in := &stream.Input{Name: "in", Topic: stream.Topic{Name: "in", Key: stream.String}}
 	batch := &stream.Batch{Fail: func(_ int, err error) error { return err }}
-	store := storeMap{}
-	records := make([]stream.Record, benchBatch)
+	records := make([]stream.Record, size)
 	var shapes rawjson.Shapes
 	for i := range records {
-		value := []byte(reading(i))
+		value := []byte(text(i))
 		kind, members, shape, err := shapes.Check(value, nil)
 		if err != nil {
 			b.Fatal(err)
@@ -42,22 +47,22 @@ func benchmark(b *testing.B, body string) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	start, best := cpuTime(), time.Hour
-	for done := 0; done < b.N; done += benchBatch {
+	for done := 0; done < b.N; done += size {
 		batch.Reset()
 		if p.NamesState() {
 			batch.States = store
 		}
-		batch.Records = append(batch.Records, records[:min(benchBatch, b.N-done)]...)
+		batch.Records = append(batch.Records, records[:min(size, b.N-done)]...)
 		began := time.Now()
 		if err := tr.Run(context.Background(), batch); err != nil {
 			b.Fatal(err)
 		}
-		if took := time.Since(began); len(batch.Records) == benchBatch {
+		if took := time.Since(began); len(batch.Records) == size {
 			best = min(best, took)
 		}
 	}
 	if best < time.Hour {
-		b.ReportMetric(float64(best)/benchBatch, "best-ns/op") // of one batch: on a busy machine the others say little
+		b.ReportMetric(float64(best)/float64(size), "best-ns/op") // of one batch: on a busy machine the others say little
 	}
 	b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/op")
 }
@@ -107,4 +112,49 @@ func BenchmarkCompile(b *testing.B) {
 // A body that awaits a value that is there.
 func BenchmarkAwait(b *testing.B) {
 	benchmark(b, `const value = await msg.value.temperature; yield Message({ value: { value } });`)
+}
+
+// largeValue is a record of about n bytes: a reading with an array of readings in it.
+func largeValue(n int) func(int) string {
+	return func(i int) string {
+		one := reading(i)
+		return strings.TrimSuffix(one, "}") + `,"history":[` + one + strings.Repeat(","+one, n/len(one)) + `]}`
+	}
+}
+
+// A script that touches one member of a large value, beside the same of a small one.
+func BenchmarkLargeValues(b *testing.B) {
+	for _, size := range []int{0, 10 << 10, 100 << 10} {
+		value := largeValue(size)
+		if size == 0 {
+			value = reading
+		}
+		for name, body := range map[string]string{
+			"read":   `if (msg.value.temperature > 1000) throw 1;`,
+			"spread": `yield Message({ value: { ...msg.value, mean: msg.value.temperature / 2 } });`,
+			"pass":   `yield Message({ value: msg.value });`,
+		} {
+			b.Run(fmt.Sprintf("%s/%dB", name, len(value(0))), func(b *testing.B) { benchmarkOver(b, body, value, storeMap{}, 100) })
+		}
+	}
+}
+
+// A script that changes one member of a large state, beside the same of a small one: every record of a batch has one key, so
+// that the state is written once for a batch, and read from the store never again.
+func BenchmarkLargeStates(b *testing.B) {
+	for _, size := range []int{0, 100 << 10, 1 << 20} {
+		state := `{"count":0,"sum":0}`
+		if size > 0 {
+			state = strings.TrimSuffix(largeValue(size)(0), "}") + `,"count":0,"sum":0}`
+		}
+		store := storeMap{}
+		for i := range 100 {
+			store[fmt.Sprintf("sensor-%04d", i)] = state
+		}
+		for _, records := range []int{100, 1000} {
+			b.Run(fmt.Sprintf("%dB/%d of a key in a batch", len(state), records/100), func(b *testing.B) {
+				benchmarkOver(b, `state.count += 1; state.sum += msg.value.temperature; yield State(state);`, reading, store, records)
+			})
+		}
+	}
 }

@@ -4,9 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
@@ -235,4 +240,80 @@ func same(a, b any) bool {
 	default:
 		return reflect.DeepEqual(a, b)
 	}
+}
+
+// waitingSteps are what a body of FuzzAwaits is made of.
+var waitingSteps = []string{
+	"await fetch('x/' + msg.value.d);",
+	"await 0;",
+	"state.n = (state.n ?? 0) + 1; yield State(state);",
+	"yield Message({ value: { i: msg.value.i, n: state.n } });",
+	"if (msg.value.i % 3 === 1) throw new Error('third');",
+	"try { await fetch('fail/' + msg.value.d) } catch (e) { yield Message({ value: e.code }) } finally { state.tried = true }",
+	"{ const name = yield* helper(msg.value.d); state.name = name }",
+	"for (let i = 0; i < 2; i++) { state.i = i; await fetch('y/' + msg.value.d); yield Message({ value: [i, state.i] }) }",
+	"{ const [a, b] = await Promise.all([fetch('x/1').then(r => r.status), (async () => { await 0; return msg.key })()]); yield Message({ value: [a, b] }) }",
+	"yield Message({ value: await memo('of ' + msg.key, '1h', async () => { await fetch('x/2'); return msg.key }) });",
+	"if (msg.value.i % 4 === 2) return;",
+	"yield State({ n: state.n, at: (await (await fetch('z/' + msg.value.d)).json()).name });",
+	"if (msg.value.i === 3) await new Promise(() => {});",
+	"{ const late = fetch('x/3'); await fetch('y/1'); await late }",
+}
+
+// FuzzAwaits runs bodies that wait, over records of a few keys, and wants the same whether records overlap, run one after
+// another, or wait for what is there already.
+func FuzzAwaits(f *testing.F) {
+	for _, steps := range []string{"\x02\x00\x03\x02", "\x05\x06\x03", "\x07\x04\x03", "\x08\x09\x01\x0b", "\x0c\x03", "\x0d\x0a\x02\x03\x02"} {
+		f.Add([]byte(steps), []byte{0, 5, 1, 17, 0, 3, 2, 9, 3, 0, 1, 40})
+	}
+	f.Fuzz(func(t *testing.T, steps, in []byte) {
+		if len(steps) > 12 || len(in) > 40 {
+			return
+		}
+		var body bytes.Buffer
+		for _, step := range steps {
+			body.WriteString(waitingSteps[int(step)%len(waitingSteps)] + "\n")
+		}
+		body.WriteString("await 0;\n")
+		var inputs []input
+		for i := 0; i+1 < len(in); i += 2 {
+			inputs = append(inputs, input{string(rune('a' + in[i]%4)), fmt.Sprintf(`{"i":%d,"d":%d}`, i/2, in[i+1])})
+		}
+		run := func(concurrency int, more string) (result string) {
+			synctest.Test(t, func(t *testing.T) {
+				p := mustCompile(t, Source{
+					Body:      stream.Text{File: "body", Line: 1, Column: 1, Text: body.String() + more},
+					Functions: []stream.Text{{File: "functions", Line: 1, Column: 1, Text: "async function* helper(ms) { const r = await fetch('h/' + ms); yield Message({ value: r.status }); return (await r.json()).name }"}},
+				})
+				s := &server{}
+				tr, err := p.NewTransform(Env{Outputs: out, Fetch: s.fetch, Concurrency: concurrency, Timeout: time.Minute})
+				if err != nil {
+					t.Fatal(err)
+				}
+				store := storeMap{}
+				for range 2 {
+					b := newBatch(t, store, inputs...)
+					b.Fail = func(i int, err error) error {
+						result += fmt.Sprintf("failed %d: %s\n", i, showError(err))
+						return nil
+					}
+					if err := tr.Run(t.Context(), b); err != nil {
+						t.Fatal(err)
+					}
+					lines := strings.Split(effects(b), "\n")
+					slices.Sort(lines[len(b.Messages):]) // states are in no order
+					result += strings.Join(lines, "\n")
+					store.apply(b)
+				}
+			})
+			return result
+		}
+		overlapping := run(DefaultConcurrency, "")
+		if inTurn := run(1, ""); inTurn != overlapping {
+			t.Fatalf("%s\n%v\noverlapping\n%s\none after another\n%s", body.String(), inputs, overlapping, inTurn)
+		}
+		if slow := run(DefaultConcurrency, "'constructor'"); slow != overlapping { // no shortcuts for a script that may make promises
+			t.Fatalf("%s\n%v\nat once\n%s\nwaited for\n%s", body.String(), inputs, overlapping, slow)
+		}
+	})
 }

@@ -126,7 +126,7 @@ func TestPolls(t *testing.T) {
 		},
 		"last commit fails": {body: "yield Message({value: 1})", commit: func(int) error { return errors.New("fenced") }, effects: "commit de=1", err: "fenced"},
 		"errors of yields are the script's": {
-			body:    "try { yield 5 } catch (e) { console.log(e.message) } yield Message({value: 1})",
+			body:    "const five = 5; try { yield five } catch (e) { console.log(e.message) } yield Message({value: 1})",
 			effects: "a number was yielded, which is neither a Message nor a State\ncommit de=1",
 		},
 		"yield* of states":    {body: "yield* [Message({value: 1}), State({a: 1}), Message({value: 2})]", effects: "commit de=1 cursor={\"a\":1}\ncommit de=2"},

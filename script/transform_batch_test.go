@@ -262,12 +262,12 @@ func TestCallsShareNothing(t *testing.T) {
 		"own function":     "helper.leak = 1",
 		"class":            "C.leak = 1",
 		"method":           "C.prototype.leak = 1",
-		"vars":             "vars.leak = 1",
+		"vars":             "Object.assign(vars, { leak: 1 })",
 		"nested vars":      "vars.a.b = 2",
 		"Message":          "Message.leak = 1",
 		"console":          "console.log = 1",
 		"Object.prototype": "Object.prototype.toString = 1",
-		"proto of vars":    "vars.__proto__ = {}",
+		"proto of vars":    "const v = vars; v.__proto__ = {}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newTransform(t, Env{Vars: []byte(`{"a":{"b":1}}`)}, body, "const TABLE = {a: [0]}; function helper() {} class C { m() {} }")
