@@ -58,7 +58,7 @@ type tokenServer struct {
 
 func (s *tokenServer) ServeHTTP(w nethttp.ResponseWriter, r *nethttp.Request) {
 	if r.URL.Path == "/token" {
-		time.Sleep(s.delay)
+		pass(s.delay)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,10 +145,10 @@ func TestOAuth2(t *testing.T) {
 			t.Errorf("%d tokens", s.given)
 		}
 		// It is renewed shortly before its end.
-		time.Sleep(time.Hour - 32*time.Second)
+		pass(time.Hour - 32*time.Second)
 		_ = (&ledger{}).poll(t.Context(), two, `{}`)
 		before := s.given
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		_ = (&ledger{}).poll(t.Context(), two, `{}`)
 		if before != 2 || s.given != 3 || s.refusals != 0 {
 			t.Errorf("%d tokens before its time, %d after, %d refusals", before, s.given, s.refusals)
@@ -207,7 +207,7 @@ func TestOAuth2RefreshToken(t *testing.T) {
 			if err := (&ledger{}).poll(t.Context(), source, `{}`); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Minute * 2)
+			pass(time.Minute * 2)
 		}
 		if a, b := s.forms[0].Encode(), s.forms[1].Encode(); a != "client_id=me%26&client_secret=s3cret-client&grant_type=refresh_token&refresh_token=r1-s3cret" ||
 			b != strings.Replace(a, "r1-s3cret", "r2", 1) || s.users[0] != ":" {
@@ -227,7 +227,7 @@ func TestOAuth2LeaderIsCancelled(t *testing.T) {
 		defer cancel()
 		leader := make(chan error)
 		go func() { leader <- (&ledger{}).poll(ctx, source, `{}`) }()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		l := &ledger{}
 		if err := l.poll(t.Context(), source, `{}`); err != nil {
 			t.Error(err)

@@ -182,6 +182,7 @@ func (w *walk) next(response *Response, count int64) (json.RawMessage, error) {
 		return strconv.AppendInt(nil, w.number()+1, 10), nil
 	case Offset:
 		return strconv.AppendInt(nil, w.number()+count, 10), nil
+	case OnePage:
 	}
 	return nil, nil
 }
