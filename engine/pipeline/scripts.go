@@ -82,8 +82,9 @@ func (s *Set) Scripted() []Stage {
 	return stages
 }
 
-// CheckScripts finds what is wrong between a stage and what its body does. facts is asked once for each body; it answers false for one that did not compile, which is then passed over. The Problems are sorted. What is learnt of
-// transformers is kept in them (Stateful).
+// CheckScripts finds what is wrong between a stage and what its body does. facts is asked once for each body; it answers false
+// for one that did not compile, which is then passed over. The Problems are sorted. What is learnt of transformers is kept in
+// them (Stateful).
 func (s *Set) CheckScripts(facts func(Stage) (Facts, bool)) Problems {
 	var problems Problems
 	read := map[*Pipeline]bool{} // whether a script reads protobuf, or may do so
