@@ -261,6 +261,66 @@ configs:
 	i.stopped()
 }
 
+// A stage may write to its own config topic: what it writes is polled from the next cycle on, and a config can end itself. All of
+// it commits with the page, so that what a poll that fails has written is never a config.
+func TestAStageWritesItsOwnConfigs(t *testing.T) {
+	r := newRig(t)
+	topic := r.configTopic("configs", 4)
+	configs := &stream.Topic{Name: topic, Key: stream.String}
+	write := func(key, value string) stream.Message {
+		return stream.Message{Topic: configs, Partition: stream.AnyPartition, Key: []byte(key), Value: bytesOrNil(value), Timestamp: 1}
+	}
+	r.config(topic, 4, "root", `{"depth":0}`)
+	seen := newEffects()
+	i := r.polling("every: 10ms\non_error: skip\nconfig_topics: "+topic+"\noutput_topics: "+topic+"\n", func(ctx context.Context, p *stream.Poll) error {
+		seen.add("%s", p.Config.Key)
+		if string(p.Config.Value) == `{"depth":2}` || p.Cursor != nil {
+			return nil
+		}
+		next := `{"depth":1}`
+		if p.Config.Key != "root" {
+			next = `{"depth":2}`
+		}
+		page := &stream.Page{Moved: true, Cursor: []byte(`{"read":true}`)}
+		for _, child := range []string{"a", "b"} {
+			page.Messages = append(page.Messages, write(p.Config.Key+"/"+child, next))
+		}
+		if p.Config.Key == "root/b" {
+			page.Messages = append(page.Messages, write("root/b", "")) // it has done its part
+		}
+		if err := p.Commit(ctx, page); err != nil {
+			return err
+		}
+		if p.Config.Key == "root/a" {
+			return errors.New("after the commit")
+		}
+		return nil
+	}).ends(seen)
+	for _, leaf := range []string{"root/a/a", "root/a/b", "root/b/a", "root/b/b"} {
+		seen.await(t, leaf, 3)
+	}
+	waitPolled(t, i, 6)
+	if n := seen.count("root/b"); n < 1 {
+		t.Errorf("root/b was never polled:\n%s", seen)
+	}
+	i.stopped()
+	if st := enginetest.Fold(t, r.opts(), topic); len(st) != 6 || st["root/b"] != "" {
+		t.Errorf("configs in the topic are %v", st)
+	}
+}
+
+// waitPolled waits until an instance polls n configs.
+func waitPolled(t *testing.T, i *instance, n int) {
+	t.Helper()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(30 * time.Second); i.Engine.Status().Stages[0].Polled != n; <-again.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d configs are polled, want %d; effects:\n%s", i.Engine.Status().Stages[0].Polled, n, i.log)
+		}
+	}
+}
+
 // A partition that a config topic gains while a stage runs is read as well, from its beginning.
 func TestC3ATopicThatGainsPartitions(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, r *rig) {
