@@ -9,6 +9,9 @@
 //     connection that breaks then loses it, and counts it against the maximum for ever. Here there is no maximum: a client is
 //     sent what there is, and must be able to leave it on the wire.
 //  3. mochi sends again in no order what was published in the same second. Here each message has its own.
+//
+// What remains: mochi loses what is published in the very moment in which a client comes back to its session, and it
+// acknowledges a message shortly before it hands it on.
 package devbroker
 
 import (
