@@ -37,7 +37,7 @@ func (b *bodies) poller(p *pipeline.Pipeline, x *pipeline.Extractor, w wiring) (
 			}
 			return fmt.Sprintf("%s:%d:%d", at.File, at.Line, at.Column)
 		},
-		Events: pollerEvents(w.log.With("stage", p.Name+"/"+x.Name)),
+		Events: pollerEvents(p.Name+"/"+x.Name, w),
 	}
 	if p.Fetch.MaxRedirects == 0 && h.Redirect == "follow" {
 		config.Request.Redirect = http.Refuse
@@ -159,18 +159,18 @@ func httpPages(p *pipeline.HTTPPages) *http.Paginate {
 	return out
 }
 
-// pollerEvents are the lines of the log about requests that go on.
-func pollerEvents(log *slog.Logger) http.PollerEvents {
+// pollerEvents are the lines of the log about requests that go on. A warning that each poll repeats is summed up.
+func pollerEvents(stage string, w wiring) http.PollerEvents {
 	return http.PollerEvents{
-		Warned: func(w http.PollWarning) {
-			log.Warn(w.Text, "code", w.Code, "config", w.Config, "url", w.URL)
+		Warned: func(i http.PollWarning) {
+			w.lines.repeated(slog.LevelWarn, i.Code+" "+stage+" "+i.Config, i.Text, []any{"stage", stage, "code", i.Code, "config", i.Config, "url", i.URL})
 		},
-		Waiting: func(w http.PollWait) {
+		Waiting: func(i http.PollWait) {
 			level := slog.LevelInfo
-			if w.For < time.Second {
+			if i.For < time.Second {
 				level = slog.LevelDebug
 			}
-			log.Log(context.Background(), level, "the request waits before it is sent again", "config", w.Config, "url", w.URL, "why", w.Why, "for", w.For)
+			w.log.Log(context.Background(), level, "the request waits before it is sent again", "stage", stage, "config", i.Config, "url", i.URL, "why", i.Why, "for", i.For)
 		},
 	}
 }
