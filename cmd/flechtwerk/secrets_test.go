@@ -47,19 +47,17 @@ func TestH6NoSecretIsShown(t *testing.T) {
 	t.Parallel()
 	server := connectortest.NewReplay(t, "")
 	for _, r := range []replay.Rule{
-		{Path: "/denied/*", Status: 403, Text: "PLANTED by the server"},
 		{Path: "/denied/*/*", Status: 403, Text: "PLANTED by the server"},
 		{Path: "/broken", Text: strings.Repeat("x", 100), Fault: replay.Truncate},
 		{Path: "/turning", Fault: replay.Loop},
-		{Path: "/wrong/*", Text: `{"PLANTED": `},
+		{Path: "/wrong/*/*", Text: `{"PLANTED": `},
 		{Path: "/waiting", Status: 429, RetryAfter: replay.Seconds(1), Times: 1},
 		{Path: "/waiting", Status: 500},
 		{Path: "/token", Status: 401, JSON: []byte(`{"error":"invalid_client"}`)},
-		{Path: "/odd/*/*", JSON: []byte(`[{"a":1}]`)},
 		{Path: "/odd/*/*/*", JSON: []byte(`[{"a":1}]`)},
 		{Path: "/circle", JSON: []byte(`{"items":[1],"next":"/circle?q=PLANTED%20value%203"}`)},
-		{Path: "/fine/*", Query: map[string]string{"after": "PLANTED-part/é 1"}, Status: 500},
-		{Path: "/fine/*", JSON: []byte(`{"items":[2],"next":"PLANTED-part/é 1"}`)},
+		{Path: "/fine/*/*", Query: map[string]string{"after": "PLANTED-part/é 1"}, Status: 500},
+		{Path: "/fine/*/*", JSON: []byte(`{"items":[2],"next":"PLANTED-part/é 1"}`)},
 	} {
 		if err := server.Add(r); err != nil {
 			t.Fatal(err)
@@ -133,7 +131,7 @@ func TestH6NoSecretIsShown(t *testing.T) {
 	}
 	states := enginetest.Start(t, enginetest.Command{Path: binary, Env: env, Args: []string{"state", "get", pipeline("{ retry: 20ms..100ms }", ""), "fine", "default", "-s", "kafka.brokers=" + kafka}})
 	if status := states.Status(); status != 0 || !strings.Contains(states.Stdout.String(), "$http") {
-		t.Errorf("state get: exit status %d, %s%s", status, states.Stdout, states.Stderr)
+		t.Errorf("state get: exit status %d, %s%s\n%s", status, states.Stdout, states.Stderr, regexp.MustCompile(`(?m)^.*secrets/fine.*$`).FindAllString(p.Stderr.String(), 12))
 	}
 	clean("state get", states.Stdout.String()+states.Stderr.String())
 	p.Signal(t, syscall.SIGTERM)
@@ -145,7 +143,11 @@ func TestH6NoSecretIsShown(t *testing.T) {
 	clean("the log", p.Stderr.String()+p.Stdout.String())
 
 	for _, stage := range stages {
-		for _, format := range []string{"logfmt", "json"} {
+		formats := []string{"logfmt"}
+		if stage == "denied" || stage == "odd" {
+			formats = append(formats, "json")
+		}
+		for _, format := range formats {
 			p := enginetest.Start(t, enginetest.Command{Path: binary, Env: env, Args: []string{"run", pipeline("fail", ""), "--stage", stage, "--dev", "--log-format", format, "-s", "http.listen=off"}})
 			if status := p.Status(); status != 1 {
 				t.Errorf("%s: exit status %d:\n%s", stage, status, p.Stderr)

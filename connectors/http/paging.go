@@ -93,9 +93,17 @@ func (w *walk) at(next json.RawMessage) (Request, error) {
 	case next == nil:
 		return asking.request, nil
 	default:
-		next = json.RawMessage(w.secrets.open(string(next)))
+		next = onText(next, w.secrets.open)
 	}
 	return asking.with(p.Param, next)
+}
+
+// onText is a JSON value with its text changed, if it is one.
+func onText(value json.RawMessage, change func(string) string) json.RawMessage {
+	if len(value) == 0 || value[0] != '"' {
+		return value
+	}
+	return rawjson.AppendString(nil, change(plain(value)))
 }
 
 // completed is a request to a URL of the server's own, with the secrets of the query that it left out or that were taken
@@ -167,7 +175,7 @@ func (w *walk) next(response *Response, count int64) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		return json.RawMessage(w.secrets.seal(string(rawjson.Compact(nil, raw)))), nil
+		return onText(rawjson.Compact(nil, raw), w.secrets.seal), nil
 	case NextLink:
 		rel := p.Rel
 		if rel == "" {

@@ -58,8 +58,10 @@ func (w *walk) explain(err error) error {
 		failure *expr.Failure
 	)
 	switch {
-	case err == nil, errors.As(err, &done):
-		return err
+	case err == nil:
+		return nil
+	case errors.As(err, &done):
+		return w.secrets.hidden(err)
 	case errors.As(err, &client):
 		return &PollError{code: "http." + client.Code, text: w.secrets.hide(client.Error()), err: w.secrets.hidden(err)}
 	case errors.As(err, &wrong):

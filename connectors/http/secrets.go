@@ -31,8 +31,9 @@ func (s *secrets) add(text string) {
 	slices.SortStableFunc(s.forms, func(a, b string) int { return len(b) - len(a) })
 }
 
+// formsOf are the ways in which a text may stand in a URL: as it is, escaped as one part, and escaped as a whole path or query.
 func formsOf(text string) []string {
-	return []string{text, url.QueryEscape(text), url.PathEscape(text)}
+	return []string{text, url.QueryEscape(text), url.PathEscape(text), (&url.URL{Path: text}).EscapedPath(), escapeQuery(text)}
 }
 
 func (s *secrets) clone() *secrets {
