@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
 # Packages beside the record path are not inlined: a megabyte less in the image.
 SMALL := $(foreach p,github.com/twmb/franz-go/pkg/kfake golang.org/x/text/... google.golang.org/protobuf/... github.com/gogo/protobuf/... \
-           github.com/spf13/... github.com/santhosh-tekuri/... github.com/goccy/... github.com/mochi-mqtt/... github.com/gorilla/... \
+           github.com/emicklei/... encoding/xml archive/zip github.com/spf13/... github.com/santhosh-tekuri/... github.com/goccy/... github.com/mochi-mqtt/... github.com/gorilla/... \
            github.com/prometheus/... github.com/expr-lang/... github.com/emicklei/... github.com/dlclark/regexp2/v2/syntax \
            github.com/cockroachdb/errors/... github.com/cockroachdb/redact/... github.com/getsentry/... github.com/knadh/... \
            github.com/flechtwerk/flechtwerk/engine/pipeline text/template/...,-gcflags='$(p)=-l')
