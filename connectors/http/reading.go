@@ -350,6 +350,8 @@ func (r *reading) records() error {
 	switch {
 	case string(list) == "null":
 		return nil
+	case list[0] != '[' && r.config.Decode.Format == decode.XML:
+		return r.item(list) // an element that comes once is no list in XML
 	case list[0] != '[':
 		return &PollError{URL: r.shown, code: CodeRecords, text: "records is no list in this answer"}
 	}

@@ -374,6 +374,7 @@ func (t *table) row(fields []Field) error {
 			json = append(append(comma(json), name...), `""`...)
 		case EmptyNull:
 			json = append(append(comma(json), name...), "null"...)
+		case EmptyOmit:
 		}
 	}
 	if len(fields) > len(names) && how.Extra == ExtraKeep {

@@ -60,7 +60,8 @@ type Config struct {
 	// slash looks at the last part of the name only. Empty is all of them. Folders are passed over.
 	Members string
 	// List says that the items are the elements of the list at Path, rather than the whole document (formats that Lists). An
-	// empty Path is the document itself. In XML they are the elements at that path, the root's name first.
+	// empty Path is the document itself. In XML they are the elements at that path, the root's name first; in Protobuf fields
+	// have the names that they have in JSON.
 	List bool
 	Path []string
 
@@ -155,6 +156,7 @@ func New(c Config) (*Decoder, error) {
 		if c.List && len(c.Path) == 0 {
 			return nil, errors.New("a path in XML begins with the name of the root, such as feed.entry")
 		}
+	default:
 	}
 	return d, nil
 }

@@ -16,7 +16,7 @@ func (l *linker) descriptors(file string) error {
 	}
 	wrong := fmt.Errorf("%s: the file is no descriptor set; protoc --include_imports --descriptor_set_out writes one, and a text is called .proto", file)
 	files := 0
-	err = eachField(data, func(number protowire.Number, b []byte, _ uint64) error {
+	err = eachField(data, func(number int, b []byte, _ uint64) error {
 		if number != 1 || b == nil {
 			return errNoDescriptor
 		}
@@ -32,7 +32,7 @@ func (l *linker) descriptors(file string) error {
 var errNoDescriptor = errors.New("no descriptor")
 
 // eachField visits the fields of a message: what a length-delimited one holds, or the number of any other.
-func eachField(wire []byte, visit func(number protowire.Number, b []byte, v uint64) error) error {
+func eachField(wire []byte, visit func(number int, b []byte, v uint64) error) error {
 	for len(wire) > 0 {
 		number, t, n := protowire.ConsumeTag(wire)
 		if n < 0 {
@@ -55,7 +55,7 @@ func eachField(wire []byte, visit func(number protowire.Number, b []byte, v uint
 			return errNoDescriptor
 		}
 		wire = wire[n:]
-		if err := visit(number, b, v); err != nil {
+		if err := visit(int(number), b, v); err != nil {
 			return err
 		}
 	}
@@ -72,14 +72,14 @@ type described struct {
 func (l *linker) fileDescriptor(file string, wire []byte) error {
 	f := &described{linker: l, file: file}
 	name, pack := "", ""
-	err := eachField(wire, func(number protowire.Number, b []byte, _ uint64) error {
+	err := eachField(wire, func(number int, b []byte, _ uint64) error {
 		switch number {
 		case 1:
 			name = string(b)
 		case 2:
 			pack = string(b)
 		case 8: // options
-			return eachField(b, func(number protowire.Number, b []byte, _ uint64) error {
+			return eachField(b, func(number int, b []byte, _ uint64) error {
 				if number == 50 {
 					return f.presence(b, &f.implicit)
 				}
@@ -97,7 +97,7 @@ func (l *linker) fileDescriptor(file string, wire []byte) error {
 		return nil
 	}
 	l.done[name] = true
-	return eachField(wire, func(number protowire.Number, b []byte, _ uint64) error {
+	return eachField(wire, func(number int, b []byte, _ uint64) error {
 		switch number {
 		case 4:
 			return f.message(b, pack)
@@ -112,7 +112,7 @@ func (l *linker) fileDescriptor(file string, wire []byte) error {
 
 // presence reads the feature field_presence of a FeatureSet.
 func (f *described) presence(wire []byte, implicit *bool) error {
-	return eachField(wire, func(number protowire.Number, _ []byte, v uint64) error {
+	return eachField(wire, func(number int, _ []byte, v uint64) error {
 		if number == 1 {
 			*implicit = v == 2
 		}
@@ -122,12 +122,12 @@ func (f *described) presence(wire []byte, implicit *bool) error {
 
 func (f *described) message(wire []byte, scope string) error {
 	name, entry := "", false
-	err := eachField(wire, func(number protowire.Number, b []byte, _ uint64) error {
+	err := eachField(wire, func(number int, b []byte, _ uint64) error {
 		switch number {
 		case 1:
 			name = within(scope, string(b))
 		case 7: // options
-			return eachField(b, func(number protowire.Number, _ []byte, v uint64) error {
+			return eachField(b, func(number int, _ []byte, v uint64) error {
 				entry = entry || number == 7 && v != 0
 				return nil
 			})
@@ -142,7 +142,7 @@ func (f *described) message(wire []byte, scope string) error {
 		return err
 	}
 	m.entry = entry
-	return eachField(wire, func(number protowire.Number, b []byte, _ uint64) error {
+	return eachField(wire, func(number int, b []byte, _ uint64) error {
 		switch number {
 		case 2:
 			return f.field(b, m, name)
@@ -159,13 +159,13 @@ func (f *described) message(wire []byte, scope string) error {
 
 func (f *described) enum(wire []byte, scope string) error {
 	var declared *enum
-	return eachField(wire, func(number protowire.Number, b []byte, _ uint64) (err error) {
+	return eachField(wire, func(number int, b []byte, _ uint64) (err error) {
 		switch {
 		case number == 1 && declared == nil:
 			declared, err = f.linker.enum(within(scope, string(b)), f.file)
 		case number == 2 && declared != nil:
 			label, value := "", uint64(0)
-			err = eachField(b, func(number protowire.Number, b []byte, v uint64) error {
+			err = eachField(b, func(number int, b []byte, v uint64) error {
 				switch number {
 				case 1:
 					label = string(b)
@@ -185,7 +185,7 @@ func (f *described) field(wire []byte, owner *Message, scope string) error {
 	d.implicit = f.implicit
 	const labelRepeated = 3
 	explicit := false
-	err := eachField(wire, func(number protowire.Number, b []byte, v uint64) error {
+	err := eachField(wire, func(number int, b []byte, v uint64) error {
 		switch number {
 		case 1:
 			d.name = string(b)
@@ -200,7 +200,7 @@ func (f *described) field(wire []byte, owner *Message, scope string) error {
 		case 6:
 			d.typeName = string(b)
 		case 8: // options
-			return eachField(b, func(number protowire.Number, b []byte, _ uint64) error {
+			return eachField(b, func(number int, b []byte, _ uint64) error {
 				if number == 21 {
 					return f.presence(b, &d.implicit)
 				}

@@ -176,7 +176,7 @@ func FuzzProtobuf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got := read(t, Config{Format: Protobuf, Message: m}, body)
 		read(t, Config{Format: Protobuf, Message: m, Delimited: true}, body)
-		read(t, Config{Format: Protobuf, Message: m, List: true, Path: []string{"one_a_10", "many_a_10"}}, body)
+		read(t, Config{Format: Protobuf, Message: m, List: true, Path: []string{"oneA10", "manyA10"}}, body)
 		whole := dynamicpb.NewMessage(official)
 		if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, whole); err != nil {
 			return

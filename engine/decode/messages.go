@@ -24,7 +24,7 @@ func (c *Config) checkMessage() error {
 	}
 	m := c.Message
 	for i, name := range c.Path {
-		f := m.named(name)
+		f := m.inJSON(name)
 		last := i == len(c.Path)-1
 		switch {
 		case f == nil:
@@ -43,7 +43,7 @@ func (m *Message) names() string {
 	const most = 20
 	var names []string
 	for i := range m.fields {
-		if names = append(names, m.fields[i].name); len(names) == most {
+		if names = append(names, m.fields[i].json); len(names) == most {
 			names = append(names, "…")
 			break
 		}
@@ -71,7 +71,6 @@ type level struct {
 	message *Message
 	field   *field // the next one on the path
 	end     int64  // of the message in the body; the largest number for the body itself
-	group   protowire.Number
 	rest    []byte
 }
 
@@ -79,7 +78,7 @@ func newMessages(x *Items, w *window, c *Config) *messages {
 	r := &messages{items: x, window: w, config: c}
 	w.begun = true // bytes have no byte order mark
 	if c.List {
-		r.levels = []level{{message: c.Message, field: c.Message.named(c.Path[0]), end: math.MaxInt64}}
+		r.levels = []level{{message: c.Message, field: c.Message.inJSON(c.Path[0]), end: math.MaxInt64}}
 	}
 	return r
 }
@@ -286,13 +285,7 @@ func (r *messages) pick(f *field, length int) ([]byte, error) {
 
 // packed is the next element of a run.
 func (r *messages) packed() ([]byte, error) {
-	n := 4
-	switch wireTypes[r.picked.kind] {
-	case protowire.VarintType:
-		_, n = varint(r.run)
-	case protowire.Fixed64Type:
-		n = 8
-	}
+	n := r.picked.first(r.run)
 	if n == 0 || n > len(r.run) {
 		return nil, r.wrong(endsEarly)
 	}
@@ -315,7 +308,7 @@ func (r *messages) enter(f *field, n int) error {
 		return r.wrong("a field that reaches beyond its message")
 	}
 	w.use(n)
-	r.levels = append(r.levels, level{message: f.message, field: f.message.named(r.config.Path[len(r.levels)]), end: begin + int64(length)})
+	r.levels = append(r.levels, level{message: f.message, field: f.message.inJSON(r.config.Path[len(r.levels)]), end: begin + int64(length)})
 	return nil
 }
 
@@ -373,8 +366,9 @@ func (r *messages) field(number protowire.Number, t protowire.Type, n int) (int,
 		return n + int(length), r.holds(n, length)
 	case protowire.StartGroupType:
 		return r.group(number, n)
+	default:
+		return 0, r.wrong("bytes that are no field")
 	}
-	return 0, r.wrong("bytes that are no field")
 }
 
 // group is the length of a group. It is looked at again each time that twice as much is there.

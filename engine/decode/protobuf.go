@@ -109,19 +109,21 @@ func (e *encoder) take(m *Message, wire []byte) (part, int, error) {
 		}
 		p.span = inside
 		return p, n + size, nil
+	default:
+		return p, 0, e.wrong(m, nil, CodeSyntax, "bytes that are no field")
 	}
-	return p, 0, e.wrong(m, nil, CodeSyntax, "bytes that are no field")
 }
 
 // fits tells whether a field of the schema can be of a type on the wire. A field that cannot is unknown.
 func (f *field) fits(t protowire.Type) bool {
-	switch wireTypes[f.kind] {
-	case t:
+	want := wireTypes[f.kind]
+	if t == want {
 		return true
-	case protowire.BytesType:
-		return t == protowire.StartGroupType && f.message != nil // as editions write messages
 	}
-	return t == protowire.BytesType && (f.repeated || f.kind == kindGroup) // packed
+	if f.message != nil {
+		return t == protowire.BytesType || t == protowire.StartGroupType // editions write messages as either
+	}
+	return t == protowire.BytesType && f.repeated // packed
 }
 
 var wireTypes = [...]protowire.Type{
@@ -271,13 +273,7 @@ func (e *encoder) elements(dst []byte, m *Message, f *field, t protowire.Type, s
 		return dst, count + 1, err
 	}
 	for ; len(span) > 0; count++ {
-		n := 4
-		switch want {
-		case protowire.VarintType:
-			_, n = varint(span)
-		case protowire.Fixed64Type:
-			n = 8
-		}
+		n := f.first(span)
 		if n == 0 || n > len(span) {
 			return dst, count, e.wrong(m, f, CodeSyntax, endsEarly)
 		}
@@ -466,6 +462,19 @@ func joinedOrOne(found []occurrence, f *field, one []byte) []byte {
 	return joined(found, f)
 }
 
+// first is the length of the first of packed elements, 0 where it is cut off.
+func (f *field) first(run []byte) int {
+	switch wireTypes[f.kind] {
+	case protowire.Fixed32Type:
+		return 4
+	case protowire.Fixed64Type:
+		return 8
+	default:
+		_, n := varint(run)
+		return n
+	}
+}
+
 // missing appends the defaults of the fields from one index to another that have no presence.
 func (e *encoder) missing(dst []byte, m *Message, from, to int) []byte {
 	for i := from; i < to; i++ {
@@ -497,11 +506,11 @@ func (e *encoder) zero(dst []byte, f *field) []byte {
 	}
 }
 
-func (n *enum) append(dst []byte, v int32) []byte {
-	if n.null {
+func (e *enum) append(dst []byte, v int32) []byte {
+	if e.null {
 		return append(dst, "null"...)
 	}
-	if label := n.labels[v]; label != nil {
+	if label := e.labels[v]; label != nil {
 		return append(dst, label...)
 	}
 	return strconv.AppendInt(dst, int64(v), 10)
@@ -532,6 +541,7 @@ func (e *encoder) value(dst []byte, m *Message, f *field, span []byte, depth int
 		return strconv.AppendUint(dst, uint64(binary.LittleEndian.Uint32(span)), 10), nil
 	case kindSfixed32:
 		return strconv.AppendInt(dst, int64(int32(binary.LittleEndian.Uint32(span))), 10), nil
+	default:
 	}
 	v, _ := varint(span)
 	switch f.kind {

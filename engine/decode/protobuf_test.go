@@ -219,6 +219,7 @@ func randomValue(r *rand.Rand, f protoreflect.FieldDescriptor, empty func() prot
 		return protoreflect.ValueOfString(texts[r.IntN(len(texts))])
 	case protoreflect.BytesKind:
 		return protoreflect.ValueOfBytes([]byte(texts[r.IntN(len(texts))]))
+	default:
 	}
 	v := empty()
 	wire := func(m proto.Message) protoreflect.Value {

@@ -148,10 +148,10 @@ func (m *Message) look(number int) *field {
 	return &m.fields[i]
 }
 
-// named finds a field by its name in the file or in JSON.
-func (m *Message) named(name string) *field {
+// inJSON finds a field by its name in JSON.
+func (m *Message) inJSON(name string) *field {
 	for i := range m.fields {
-		if f := &m.fields[i]; f.name == name || f.json == name {
+		if f := &m.fields[i]; f.json == name {
 			return f
 		}
 	}

@@ -69,6 +69,7 @@ func (e *encoder) special(dst []byte, m *Message, wire []byte, depth int) ([]byt
 		return e.mask(dst, m, wire)
 	case anything:
 		return e.anything(dst, m, wire, depth)
+	default:
 	}
 	// The others are what their only field is.
 	found, err := e.find(m, wire)
@@ -95,8 +96,9 @@ func (e *encoder) special(dst []byte, m *Message, wire []byte, depth int) ([]byt
 			return append(dst, "[]"...), nil
 		}
 		return e.merged(dst, m, found, depth)
+	default:
+		return dst, e.wrong(m, nil, CodeSyntax, "a type that cannot be read")
 	}
-	return dst, e.wrong(m, nil, CodeSyntax, "a type that cannot be read")
 }
 
 // joined are all parts of a message, one after another: that is how protobuf merges them.
@@ -212,7 +214,7 @@ func (e *encoder) anything(dst []byte, m *Message, wire []byte, depth int) ([]by
 	dst = append(dst, `{"@type":`...)
 	dst, ok := appendText(dst, url, e.invalid)
 	if !ok {
-		return dst, e.wrong(m, m.named("type_url"), CodeUTF8, "a text that is not UTF-8")
+		return dst, e.wrong(m, &m.fields[0], CodeUTF8, "a text that is not UTF-8")
 	}
 	inner := m.schema.messages[string(url[bytes.LastIndexByte(url, '/')+1:])]
 	switch {
