@@ -86,5 +86,5 @@ func (s *secrets) open(text string) string {
 	return text
 }
 
-// sealed stands for a secret. No URL and no cursor of a sane server has a control character in it.
-func sealed(i, form int) string { return fmt.Sprintf("\x1a%d.%d\x1a", i, form) }
+// sealed stands for a secret, in a JSON text too.
+func sealed(i, form int) string { return fmt.Sprintf("⟨secret %d.%d⟩", i, form) }

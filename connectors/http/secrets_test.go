@@ -139,3 +139,31 @@ func TestH6SecretsAreInNoErrorStateOrEvent(t *testing.T) {
 		}
 	})
 }
+
+// TestH6CursorWithASecret lets a server put the key that it was sent into its cursor.
+func TestH6CursorWithASecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, kind := range []http.PageStyle{http.NextCursor, http.NextURL} {
+			next := `"at k-S3CRET/5 2"`
+			if kind == http.NextURL {
+				next = `"/items/k-S3CRET%2F5?after=at+k-S3CRET%2F5+2"`
+			}
+			r := newRig(t, json1(query("after", "at k-S3CRET/5 2"), `{"items":[2]}`), json1(nil, `{"items":[1],"next":`+next+`}`))
+			r.config.Records = records(t, "body.items")
+			r.config.Auth = &http.Auth{APIKey: &http.APIKey{In: http.InHeader, Name: "K", Value: template(t, "k-S3CRET/5")}}
+			r.config.Paginate = &http.Paginate{Style: kind, Next: compiled(t, "body.next", expr.Page, expr.Any)}
+			if kind == http.NextCursor {
+				r.config.Paginate.Param.Name = "after"
+			}
+			l := &ledger{after: 1}
+			_ = l.poll(t.Context(), r.source(t), `{}`)
+			if state := string(l.state); !strings.Contains(state, "next") || strings.Contains(state, "S3CRET") {
+				t.Errorf("state %s", state)
+			}
+			if err := l.poll(t.Context(), r.source(t), `{}`); err != nil {
+				t.Fatal(err)
+			}
+			same(t, "values", l.values, []string{"1", "2"})
+		}
+	})
+}

@@ -275,3 +275,12 @@ func TestCancelWhileWaiting(t *testing.T) {
 		}
 	})
 }
+
+// asCode is the code of a client's error.
+func asCode(err error) string {
+	var failed *http.Error
+	if !errors.As(err, &failed) {
+		return ""
+	}
+	return failed.Code
+}
