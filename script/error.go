@@ -38,6 +38,7 @@ type Error struct {
 	at                  place
 	stack               []string
 	omitted             int
+	thrown              string
 	causes              []string
 	err                 error
 }
@@ -56,6 +57,9 @@ func (e *Error) Hint() string { return e.hint }
 
 // Stack is the JavaScript stack, innermost call first, each as "function (file:line:column)".
 func (e *Error) Stack() []string { return e.stack }
+
+// ThrownCode is the code of the error that was thrown, such as connect of a request's, if it has one.
+func (e *Error) ThrownCode() string { return e.thrown }
 
 // Omitted is how many further calls the stack had, that Stack does not show.
 func (e *Error) Omitted() int { return e.omitted }
@@ -158,6 +162,11 @@ func (v *vm) failure(err error) *Error {
 			}
 			e.err = thrown
 			e.message = v.describe(err.Value())
+			if o, ok := err.Value().(*goja.Object); ok {
+				if code := o.Get("code"); code != nil && goja.IsString(code) {
+					e.thrown = cut(code.String(), maxCounterName)
+				}
+			}
 			v.explain(e, at)
 		})
 		v.guard(func() { e.causes = v.causes(err.Value()) })

@@ -53,3 +53,35 @@ func TestStacksAreShownInPart(t *testing.T) {
 		t.Errorf("%s", e.Detail())
 	}
 }
+
+// What is thrown keeps its name, code and message, and the causes behind it, whatever it is.
+func TestThrownValuesOfAnyKind(t *testing.T) {
+	for body, want := range map[string]string{
+		"throw new RangeError('far', { cause: new Error('deep', { cause: { n: 1 } }) })": "RangeError: far; Error: deep (f.yaml:1:38); thrown: {\"n\":1}",
+		"throw Object.assign(new Error('no'), { name: 'Mine', code: 'E_NO' })":           "Mine: no [E_NO]",
+		"throw 'text'":                     "thrown: \"text\"",
+		"throw 5":                          "thrown: 5",
+		"throw null":                       "thrown: null",
+		"throw undefined":                  "thrown: undefined",
+		"throw { code: 'x', a: 1 }":        "thrown: {\"code\":\"x\",\"a\":1} [x]",
+		"throw [1, 2]":                     "thrown: [1,2]",
+		"throw Symbol('s')":                "thrown: s",
+		"throw 10n":                        "thrown: 10n",
+		"throw () => 1":                    "thrown: [function]",
+		"hash('none', 'x')":                "TypeError: hash: the algorithm is none of md5, sha1, sha256, sha512 [argument]",
+		"JSON.parse('{')":                  "SyntaxError",
+		"await 0; throw new Error('late')": "Error: late",
+		"const e = new Error('a'); e.cause = e; throw e":                "Error: a",
+		"throw { get message() { throw 1 } }":                           "an error that cannot be shown",
+		"throw new (class extends Error { get message() { throw 1 } })": "an error that cannot be shown",
+	} {
+		e := fail(t, body, "{}")
+		got := strings.Join(append([]string{e.Message()}, e.Causes()...), "; ")
+		if e.ThrownCode() != "" {
+			got += " [" + e.ThrownCode() + "]"
+		}
+		if !strings.HasPrefix(got, want) || e.Code() != CodeError {
+			t.Errorf("%s\n got %s\nwant %s", body, got, want)
+		}
+	}
+}

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -52,7 +55,7 @@ func runExample(t *testing.T, line int, block string) {
 	if expressions == 0 {
 		t.Error("the block shows no result")
 	}
-	env := Env{Now: func() time.Time { return time.UnixMilli(1767225600000) }, Console: func(_, text string) { t.Error(text) }}
+	env := Env{Now: func() time.Time { return time.UnixMilli(1767225600000) }, Console: func(_, text string) { t.Error(text) }, Fetch: exampleServer}
 	env.Outputs = out
 	tr, err := mustCompile(t, Source{Body: bodyText(body.String()), Protobuf: ridesSchema(t)}).NewTransform(env)
 	if err != nil {
@@ -64,4 +67,26 @@ func runExample(t *testing.T, line int, block string) {
 	if err := tr.Run(context.Background(), b); err != nil {
 		t.Errorf("line %d: %v", line, err)
 	}
+}
+
+// exampleServer is the API that the examples ask.
+func exampleServer(_ context.Context, r *FetchRequest) (*FetchResponse, error) {
+	answer := &FetchResponse{Status: 200, Headers: http.Header{"Content-Type": {"text/plain"}}, URL: r.URL, Shown: r.URL, Elapsed: 12 * time.Millisecond}
+	text := ""
+	switch u, _ := url.Parse(r.URL); {
+	case u.Host == "down.example.com":
+		return nil, &FetchError{Code: "connect", Message: "GET " + r.URL + ": connection refused"}
+	case r.Method == http.MethodPost:
+		answer.Status, text = 201, string(r.Body)
+	case u.Path == "/prices":
+		text = `{"items":[{"price":4.5}]}`
+	case u.Path == "/prices.csv":
+		text = "name;price\na;4.5\n"
+	case u.Path == "/names.txt":
+		text = "a\nb\n"
+	default:
+		answer.Status, text = 404, "not found"
+	}
+	answer.Body = io.NopCloser(strings.NewReader(text))
+	return answer, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -266,54 +267,71 @@ func FuzzAwaits(f *testing.F) {
 	for _, steps := range []string{"\x02\x00\x03\x02", "\x05\x06\x03", "\x07\x04\x03", "\x08\x09\x01\x0b", "\x0c\x03", "\x0d\x0a\x02\x03\x02"} {
 		f.Add([]byte(steps), []byte{0, 5, 1, 17, 0, 3, 2, 9, 3, 0, 1, 40})
 	}
-	f.Fuzz(func(t *testing.T, steps, in []byte) {
-		if len(steps) > 12 || len(in) > 40 {
-			return
+	f.Fuzz(sameHoweverItWaits)
+}
+
+// The same for a few dozens of random bodies, each time that the tests run.
+func TestT9RandomBodiesGiveTheSameHoweverTheyWait(t *testing.T) {
+	random := rand.New(rand.NewPCG(4, 9))
+	for range 30 {
+		steps, in := make([]byte, 1+random.IntN(8)), make([]byte, 2+random.IntN(24))
+		for i := range steps {
+			steps[i] = byte(random.IntN(256))
 		}
-		var body bytes.Buffer
-		for _, step := range steps {
-			body.WriteString(waitingSteps[int(step)%len(waitingSteps)] + "\n")
+		for i := range in {
+			in[i] = byte(random.IntN(256))
 		}
-		body.WriteString("await 0;\n")
-		var inputs []input
-		for i := 0; i+1 < len(in); i += 2 {
-			inputs = append(inputs, input{string(rune('a' + in[i]%4)), fmt.Sprintf(`{"i":%d,"d":%d}`, i/2, in[i+1])})
-		}
-		run := func(concurrency int, more string) (result string) {
-			synctest.Test(t, func(t *testing.T) {
-				p := mustCompile(t, Source{
-					Body:      stream.Text{File: "body", Line: 1, Column: 1, Text: body.String() + more},
-					Functions: []stream.Text{{File: "functions", Line: 1, Column: 1, Text: "async function* helper(ms) { const r = await fetch('h/' + ms); yield Message({ value: r.status }); return (await r.json()).name }"}},
-				})
-				s := &server{}
-				tr, err := p.NewTransform(Env{Outputs: out, Fetch: s.fetch, Concurrency: concurrency, Timeout: time.Minute})
-				if err != nil {
+		sameHoweverItWaits(t, steps, in)
+	}
+}
+
+func sameHoweverItWaits(t *testing.T, steps, in []byte) {
+	if len(steps) > 12 || len(in) > 40 {
+		return
+	}
+	var body bytes.Buffer
+	for _, step := range steps {
+		body.WriteString(waitingSteps[int(step)%len(waitingSteps)] + "\n")
+	}
+	body.WriteString("await 0;\n")
+	var inputs []input
+	for i := 0; i+1 < len(in); i += 2 {
+		inputs = append(inputs, input{string(rune('a' + in[i]%4)), fmt.Sprintf(`{"i":%d,"d":%d}`, i/2, in[i+1])})
+	}
+	run := func(concurrency int, more string) (result string) {
+		synctest.Test(t, func(t *testing.T) {
+			p := mustCompile(t, Source{
+				Body:      stream.Text{File: "body", Line: 1, Column: 1, Text: body.String() + more},
+				Functions: []stream.Text{{File: "functions", Line: 1, Column: 1, Text: "async function* helper(ms) { const r = await fetch('h/' + ms); yield Message({ value: r.status }); return (await r.json()).name }"}},
+			})
+			s := &server{}
+			tr, err := p.NewTransform(Env{Outputs: out, Fetch: s.fetch, Concurrency: concurrency, Timeout: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			store := storeMap{}
+			for range 2 {
+				b := newBatch(t, store, inputs...)
+				b.Fail = func(i int, err error) error {
+					result += fmt.Sprintf("failed %d: %s\n", i, showError(err))
+					return nil
+				}
+				if err := tr.Run(t.Context(), b); err != nil {
 					t.Fatal(err)
 				}
-				store := storeMap{}
-				for range 2 {
-					b := newBatch(t, store, inputs...)
-					b.Fail = func(i int, err error) error {
-						result += fmt.Sprintf("failed %d: %s\n", i, showError(err))
-						return nil
-					}
-					if err := tr.Run(t.Context(), b); err != nil {
-						t.Fatal(err)
-					}
-					lines := strings.Split(effects(b), "\n")
-					slices.Sort(lines[len(b.Messages):]) // states are in no order
-					result += strings.Join(lines, "\n")
-					store.apply(b)
-				}
-			})
-			return result
-		}
-		overlapping := run(DefaultConcurrency, "")
-		if inTurn := run(1, ""); inTurn != overlapping {
-			t.Fatalf("%s\n%v\noverlapping\n%s\none after another\n%s", body.String(), inputs, overlapping, inTurn)
-		}
-		if slow := run(DefaultConcurrency, "'constructor'"); slow != overlapping { // no shortcuts for a script that may make promises
-			t.Fatalf("%s\n%v\nat once\n%s\nwaited for\n%s", body.String(), inputs, overlapping, slow)
-		}
-	})
+				lines := strings.Split(effects(b), "\n")
+				slices.Sort(lines[len(b.Messages):]) // states are in no order
+				result += strings.Join(lines, "\n")
+				store.apply(b)
+			}
+		})
+		return result
+	}
+	overlapping := run(DefaultConcurrency, "")
+	if inTurn := run(1, ""); inTurn != overlapping {
+		t.Fatalf("%s\n%v\noverlapping\n%s\none after another\n%s", body.String(), inputs, overlapping, inTurn)
+	}
+	if slow := run(DefaultConcurrency, "'constructor'"); slow != overlapping { // no shortcuts for a script that may make promises
+		t.Fatalf("%s\n%v\nat once\n%s\nwaited for\n%s", body.String(), inputs, overlapping, slow)
+	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/flechtwerk/flechtwerk/engine"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+	"github.com/flechtwerk/flechtwerk/script"
 )
 
 // logPeriod is how often a restore tells how far it is, and for how long repeats of a line are gathered.
@@ -308,7 +310,23 @@ func taskKeys(i engine.TaskInfo) []any {
 		keys = append(keys, "took", i.Duration)
 	}
 	if i.Err != nil {
-		keys = append(keys, "error", i.Err)
+		keys = append(append(keys, "error", i.Err), scriptKeys(i.Err)...)
+	}
+	return keys
+}
+
+// scriptKeys is what a script's error has beside its message.
+func scriptKeys(err error) (keys []any) {
+	var failed *script.Error
+	if !errors.As(err, &failed) {
+		return nil
+	}
+	keys = append(keys, "code", failed.Code())
+	if code := failed.ThrownCode(); code != "" {
+		keys = append(keys, "thrown_code", code)
+	}
+	if causes := failed.Causes(); len(causes) > 0 {
+		keys = append(keys, "causes", strings.Join(causes, "; "))
 	}
 	return keys
 }

@@ -17,7 +17,7 @@ func (p *program) showFailure(err error) {
 	if p.json != nil {
 		keys := []any{"error", message(err), "exit_status", exitStatus(err)}
 		if isScript {
-			keys = append(keys, "code", failure.Code(), "stack", failure.Stack(), "stack_omitted", failure.Omitted(), "causes", failure.Causes())
+			keys = append(keys, "code", failure.Code(), "thrown_code", failure.ThrownCode(), "stack", failure.Stack(), "stack_omitted", failure.Omitted(), "causes", failure.Causes())
 		}
 		p.json.Error("run ended", keys...)
 		return
@@ -36,6 +36,9 @@ func (p *program) showFailure(err error) {
 	if err := printer.Problem(&b, pipeline.Problem{File: file, Line: line, Column: column, Severity: pipeline.Error,
 		Code: failure.Code(), Message: failure.Message(), Hint: failure.Hint()}); err != nil {
 		return
+	}
+	if code := failure.ThrownCode(); code != "" {
+		fmt.Fprintf(&b, "     its code is %s\n", code)
 	}
 	for _, frame := range failure.Stack() {
 		fmt.Fprintf(&b, "     at %s\n", frame)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/flechtwerk/flechtwerk/engine"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 )
 
@@ -96,6 +97,23 @@ flechtwerk_http_requests_total{code="breaker_open",host="host"} 1`
 	c.Close()
 	for open.Load() > 0 {
 		<-closed
+	}
+}
+
+// What a script throws is in the log with its codes and causes.
+func TestThrownErrorsInTheLog(t *testing.T) {
+	client, err := newClients().of(&pipeline.Pipeline{Fetch: pipeline.DefaultFetch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, failed := runFetch(t, client, "try { await fetch('http://127.0.0.1:1/') } catch (cause) { throw Object.assign(new Error('no prices', { cause }), { code: 'E_PRICES' }) }")
+	var out bytes.Buffer
+	l := newEventLog(newLogger(&out, "logfmt", slog.LevelInfo, false), time.Now)
+	info := engine.RecordInfo{TaskInfo: task3, Topic: "in", Policy: pipeline.Fail}
+	info.Err = failed
+	l.Events().RecordFailed(info)
+	if got := out.String(); !regexp.MustCompile(`error="Error: no prices \(f.yaml:1:\d+\)" code=script.error thrown_code=E_PRICES causes="FetchError: GET http://127.0.0.1:1/: .*connection refused`).MatchString(got) {
+		t.Error(got)
 	}
 }
 
