@@ -235,7 +235,7 @@ func (b *batches) onError(topic string, offset int64, key []byte, err error) err
 		return nil
 	case pipeline.Retry:
 		return &retryError{err}
-	case pipeline.Fail:
+	case pipeline.Fail, pipeline.DeadLetter: // a transformer has no dead letters yet, and validate says so
 	}
 	return &fatalError{&RecordError{Topic: topic, Partition: b.task.partition, Offset: offset, Key: string(key), Err: err}}
 }

@@ -8,8 +8,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/flechtwerk/flechtwerk/connectors/connectortest/mqtttest"
 	"github.com/flechtwerk/flechtwerk/engine/enginetest"
 )
@@ -68,14 +66,17 @@ func (s *sharing) send(t *testing.T, n int) {
 // counts are how often each number is in Kafka, once all are.
 func (s *sharing) counts(t *testing.T) map[string]int {
 	t.Helper()
-	count := func(records []*kgo.Record) map[string]int {
+	for least := s.sent; ; {
+		records := enginetest.WaitCommitted(t, enginetest.At(s.kafka), s.out, enginetest.AtLeast(least))
 		seen := map[string]int{}
 		for _, r := range records {
 			seen[string(r.Value)]++
 		}
-		return seen
+		if len(seen) >= s.sent {
+			return seen
+		}
+		least = len(records) + 1
 	}
-	return count(enginetest.WaitCommitted(t, enginetest.At(s.kafka), s.out, func(records []*kgo.Record) bool { return len(count(records)) >= s.sent }))
 }
 
 func eachMosquitto(t *testing.T, test func(t *testing.T, broker string)) {
