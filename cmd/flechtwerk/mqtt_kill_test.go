@@ -18,6 +18,7 @@ import (
 
 	"github.com/flechtwerk/flechtwerk/connectors/connectortest/mqtttest"
 	"github.com/flechtwerk/flechtwerk/engine/enginetest"
+	"github.com/flechtwerk/flechtwerk/engine/enginetest/kafkatest"
 )
 
 // bridges are instances of a pipeline that brings MQTT messages to Kafka, each a process.
@@ -202,6 +203,81 @@ func TestM3KillBridge(t *testing.T) {
 	b.feed(t, perRound, 0)()
 	twice := b.arrived(t, true)
 	t.Logf("%d messages over %d kills and %d restarts of the broker; %d came again", b.total(), kills, restarts, twice)
+	p.Signal(t, syscall.SIGTERM)
+	if status := p.Status(); status != 0 {
+		t.Errorf("it ended with %d:\n%s", status, p.Stderr)
+	}
+}
+
+// rss is the memory of a process in bytes.
+func rss(t *testing.T, p *enginetest.Process) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID()))
+	if err != nil {
+		t.Skip("there is no /proc here")
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize()
+}
+
+// TestM5KafkaAway takes Kafka away for two minutes (in the fast tier for some seconds) while 1,000 messages a second arrive. The
+// broker's connection stays, memory does not grow, and nothing is lost.
+func TestM5KafkaAway(t *testing.T) {
+	var b *bridges
+	var away, back func()
+	outage := 5 * time.Second
+	if realTier() {
+		outage = 2 * time.Minute
+		kafka := enginetest.OwnKafka(t, kafkatest.Config{})
+		b = newBridges(t, 10, kafka.Addr())
+		away = func() {
+			if err := kafka.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		back = func() {
+			if err := kafka.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	} else {
+		kafka, addr := enginetest.StartFake(t, "group.min.session.timeout.ms=500")
+		b = newBridges(t, 10, addr)
+		away = func() { kafka.Signal(t, syscall.SIGSTOP) }
+		back = func() { kafka.Signal(t, syscall.SIGCONT) }
+	}
+	p := b.start(t, "one")
+	p.Stderr.Wait(t, 0, "MQTT subscribed")
+	const perSecond = 100 // of each topic
+	from := p.Stderr.Len()
+	wait := b.feed(t, int(outage/time.Second+4)*perSecond, time.Second/perSecond)
+	p.Stderr.Wait(t, from, "transaction committed")
+	away()
+	// The inbox and what the broker may send are full after a few seconds.
+	<-time.After(outage / 4)
+	before, from := rss(t, p), p.Stderr.Len()
+	<-time.After(outage * 3 / 4)
+	after := rss(t, p)
+	for _, line := range p.Stderr.All()[from:] {
+		if strings.Contains(line, "transaction committed") {
+			t.Errorf("committed without Kafka: %s", line)
+		}
+	}
+	back()
+	wait()
+	twice := b.arrived(t, true)
+	t.Logf("%d messages over an outage of %s; %d came again; %d KiB at a quarter of it, %d KiB at its end", b.total(), outage, twice, before>>10, after>>10)
+	if after > before+before/4+(8<<20) {
+		t.Errorf("memory grew from %d to %d bytes", before, after)
+	}
+	for _, line := range p.Stderr.All() {
+		if strings.Contains(line, "MQTT connection lost") || strings.Contains(line, "MQTT disconnected") {
+			t.Errorf("disconnected: %s", line)
+		}
+	}
 	p.Signal(t, syscall.SIGTERM)
 	if status := p.Status(); status != 0 {
 		t.Errorf("it ended with %d:\n%s", status, p.Stderr)

@@ -155,11 +155,18 @@ func (p *Process) Status() int {
 // Settings are written "name=value".
 func StartFakeProcess(t testing.TB, settings ...string) string {
 	t.Helper()
+	_, addr := StartFake(t, settings...)
+	return addr
+}
+
+// StartFake is StartFakeProcess for who sends signals to the process.
+func StartFake(t testing.TB, settings ...string) (p *Process, addr string) {
+	t.Helper()
 	var args []string
 	for name, value := range pairs(t, settings) {
 		args = append(args, "-set", name+"="+value)
 	}
-	p := Start(t, Command{Path: Build(t, "github.com/flechtwerk/flechtwerk/engine/enginetest/fakebroker"), Args: args})
+	p = Start(t, Command{Path: Build(t, "github.com/flechtwerk/flechtwerk/engine/enginetest/fakebroker"), Args: args})
 	at := p.Stdout.WaitFor(t, 0, "an address", func(line string) bool { return strings.Contains(line, ":") })
-	return p.Stdout.All()[at]
+	return p, p.Stdout.All()[at]
 }

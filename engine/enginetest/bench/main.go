@@ -5,7 +5,8 @@
 //	pass  the yardstick, see passthrough
 //	B1    a stateful script      B2  a stateless script      B3  no script
 //
-// and what it costs to poll many configs every ten seconds, and how late polls begin (program configs).
+// and what it costs to poll many configs every ten seconds, and how late polls begin (program configs), and how fast MQTT
+// messages come to Kafka, next to a subscriber without Kafka (program mqtt).
 //
 // The broker is FLECHTWERK_TEST_KAFKA, or a real Kafka that is started for the occasion, or, without Java, a fake one in
 // another process. The programs take turns, and each figure is the median of the turns.
@@ -45,7 +46,7 @@ func main() {
 	flag.IntVar(&o.configs, "configs", 1000, "configs of the program configs")
 	flag.StringVar(&o.against, "against", "", "another flechtwerk's `file`, which takes a turn after each of the first; its programs are marked old")
 	flag.StringVar(&o.profiles, "profile", "", "`folder` for CPU profiles of flechtwerk, one of each program's last turn")
-	only := flag.String("only", "pass,B1,B2,B3,configs", "which `programs`")
+	only := flag.String("only", "pass,B1,B2,B3,configs,mqtt", "which `programs`")
 	flag.Parse()
 	o.programs = strings.Split(*only, ",")
 	if err := run(ctx, o); err != nil {
@@ -91,6 +92,18 @@ func run(ctx context.Context, o options) error {
 			return fmt.Errorf("configs: %w", err)
 		}
 		if err := reportConfigs(b.configs, f); err != nil {
+			return err
+		}
+	}
+	if i := slices.Index(b.programs, "mqtt"); i >= 0 {
+		b.programs = slices.Delete(b.programs, i, i+1)
+		fmt.Printf("%s, %s %s/%s, %d cores\n", kind, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+		fmt.Fprintln(os.Stderr, "bringing MQTT messages")
+		through, bare, err := b.bridge(ctx)
+		if err != nil {
+			return fmt.Errorf("mqtt: %w", err)
+		}
+		if err := reportBridge(b.records, through, bare); err != nil {
 			return err
 		}
 	}
