@@ -231,3 +231,23 @@ func TestHTTPExamplesRun(t *testing.T) {
 		}
 	}
 }
+
+// TestHTTPFailureIsAsDocumented holds the message that docs/http.md shows to what a run says.
+func TestHTTPFailureIsAsDocumented(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "http.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("(?ms)^```text\n(.*?)\n```$").FindStringSubmatch(string(text))[1]
+	example := regexp.MustCompile("(?ms)^```yaml\n(pipeline: prices.*?)^```$").FindStringSubmatch(string(text))[1]
+	server := connectortest.NewReplay(t, "", replay.Rule{Status: 403, Text: "a payload"})
+	s := runHTTP(t, server, "prices", strings.ReplaceAll(example, "https://api.example.com", "URL"))
+	if status := s.wait(); status != 1 {
+		t.Errorf("exit status %d", status)
+	}
+	want := strings.ReplaceAll(shown, "https://api.example.com", server.URL)
+	words := s.stderr.String()
+	if !strings.Contains(strings.ReplaceAll(words, "/FR:", "/DE:"), want) || strings.Contains(words, "payload") {
+		t.Errorf("the log has no %q:\n%s", want, words)
+	}
+}

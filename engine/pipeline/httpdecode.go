@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/flechtwerk/flechtwerk/engine/decode"
 )
@@ -52,12 +53,13 @@ func (r *request) decode() {
 			c.Table.Quote = 0
 		}
 	}
+	unknown := r.NoEnv && spec.Format.given() && strings.Contains(spec.Format.node.text, "${")
 	for key, takes := range map[string][]decode.Format{
 		"delimiter": {decode.CSV, decode.TSV}, "quote": {decode.CSV, decode.TSV}, "columns": {decode.CSV, decode.TSV}, "empty": {decode.CSV, decode.TSV},
 		"short": {decode.CSV, decode.TSV}, "extra": {decode.CSV, decode.TSV}, "invalid_utf8": {decode.CSV, decode.TSV, decode.Lines, decode.Text},
 		"separator": {decode.Lines}, "lists": {decode.XML}, "schema": {decode.Protobuf}, "message": {decode.Protobuf}, "delimited": {decode.Protobuf}, "defaults": {decode.Protobuf},
 	} {
-		if !slices.Contains(takes, c.Format) {
+		if !slices.Contains(takes, c.Format) && !unknown {
 			r.noEffect(at, key, "on "+c.Format.String(), "remove it, or write another `format`")
 		}
 	}

@@ -28,7 +28,7 @@ type HTTPSpec struct {
 	// How an answer leads to the next page. Each page commits with its cursor.
 	Paginate *PaginateSpec `json:"paginate"`
 	// Whether the request says which version is known already (ETag, Last-Modified), so that the server may answer that there
-	// is nothing new. By default it does for a GET that is not paginated.
+	// is nothing new. By default it does for a GET that is not paginated, or has the newest first.
 	Conditional Flag `json:"conditional"`
 	// The answer is a file that grows: each poll reads on where the last one ended.
 	Tail *TailSpec `json:"tail"`
