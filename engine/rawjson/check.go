@@ -244,11 +244,9 @@ func (c *checker) object(i, depth int) int {
 		if d[i] != '"' {
 			return c.fail(i, "no member name where one is expected")
 		}
-		end := quick(d, i)
+		end := c.quickText(i)
 		if end < 0 {
-			if end, _ = c.str(i); end < 0 {
-				return end
-			}
+			return end
 		}
 		if i = end + 1; i >= len(d) || d[end] != ':' || d[i] <= ' ' {
 			if i = c.colon(end); i < 0 {
@@ -278,14 +276,13 @@ func (c *checker) array(i, depth int) int {
 		return i + 1
 	}
 	for {
+		if i = numbers(d, i); i < len(d) && d[i] <= ' ' {
+			i = space(d, i)
+		}
 		if i >= len(d) {
 			return c.fail(i, "the array is not closed")
 		}
-		if b := d[i]; b-'0' <= 9 || b == '-' {
-			i = c.number(i)
-		} else {
-			i = c.value(i, depth)
-		}
+		i = c.value(i, depth)
 		if i < 0 {
 			return i
 		}
@@ -297,6 +294,29 @@ func (c *checker) array(i, depth int) int {
 			return -i - 1
 		}
 	}
+}
+
+// numbers passes over short numbers that each have a comma right behind them, and answers the place behind the last comma.
+func numbers(d []byte, i int) int {
+	for i+9 <= len(d) {
+		w, j := word(d, i), i
+		if byte(w) == '-' {
+			j++
+			w = word(d, j)
+		}
+		others := noDigits(w)
+		point := bits.TrailingZeros64(others)
+		last := point
+		if byte(w>>(point&^7&63)) == '.' {
+			others &= others - 1
+			last = bits.TrailingZeros64(others)
+		}
+		if point < 8 || others == 0 || last == point+8 || byte(w) == '0' && point > 15 || byte(w>>(last&^7&63)) != ',' {
+			break
+		}
+		i = j + last>>3 + 1
+	}
+	return i
 }
 
 func (c *checker) word(i int, w string) int {

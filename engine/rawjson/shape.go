@@ -23,6 +23,7 @@ const (
 	maxLead     = 256 // bytes
 	shapeSlots  = 64
 	longestRest = 1 << 10 // texts between two that are learnt, at most
+	leadRoom    = 16      // bytes that are read of a short lead
 )
 
 // Shape is what objects with the same members have in common.
@@ -42,6 +43,7 @@ type lead struct {
 	head, last uint64 // the first and the last eight bytes
 	mask       uint64 // of head, where text is shorter
 	name, end  uint32 // where the name lies in text
+	size       uint8  // of text, where head and last are the whole of it, else 0
 	escaped    bool
 }
 
@@ -86,19 +88,14 @@ func (l *lead) set(text string) {
 		l.mask = 1<<(8*len(b)) - 1
 	default:
 		l.head, l.last = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[len(b)-8:])
+		if len(b) <= 16 {
+			l.size = uint8(len(b))
+		}
 	}
 }
 
 // at tells whether d has the lead at i.
 func (l *lead) at(d []byte, i int) bool {
-	n := len(l.text)
-	if n-8 <= 8 && n >= 8 && i+16 <= len(d) {
-		return word(d, i) == l.head && word(d, i+n-8) == l.last
-	}
-	return l.longAt(d, i)
-}
-
-func (l *lead) longAt(d []byte, i int) bool {
 	n := len(l.text)
 	if i+n > len(d) || i+8 > len(d) {
 		return i+n <= len(d) && string(d[i:i+n]) == l.text
@@ -163,11 +160,15 @@ func (s *Shapes) fit(data []byte, members []Member) (all []Member, at int) {
 	members = slices.Grow(members, MaxShaped)
 	room := members[from : from+MaxShaped]
 	i, n := 0, 0
+	leads := shape.leads
 	for ; ; n++ {
 		var l *lead
-		if n < len(shape.leads) {
-			if l = &shape.leads[n]; !l.at(data, i) {
-				l = nil
+		if n < len(leads) {
+			l = &leads[n]
+			if l.size == 0 || i+leadRoom > len(data) || word(data, i) != l.head || word(data, i+int(l.size)-8) != l.last {
+				if !l.at(data, i) {
+					l = nil
+				}
 			}
 		} else if string(data[i:]) == shape.tail {
 			break
@@ -179,7 +180,8 @@ func (s *Shapes) fit(data []byte, members []Member) (all []Member, at int) {
 			if shape = s.known[at].shape; n == len(shape.leads) {
 				break
 			}
-			l = &shape.leads[n]
+			leads = shape.leads
+			l = &leads[n]
 		}
 		m := &room[n]
 		start := i + len(l.text)
@@ -199,8 +201,25 @@ func (s *Shapes) fit(data []byte, members []Member) (all []Member, at int) {
 			} else {
 				i, _ = c.str(start)
 			}
-		} else if i = shortNumber(start, w); i == 0 {
-			i = c.value(start, 1)
+		} else {
+			if byte(w) == '-' {
+				i++
+				w = word(data, i)
+			}
+			others := noDigits(w)
+			point := bits.TrailingZeros64(others)
+			last := point
+			if byte(w>>(point&^7&63)) == '.' {
+				others &= others - 1
+				last = bits.TrailingZeros64(others)
+			}
+			// A number of no digits, of none behind its point, of more than fit, with a zero before its digits or with an exponent
+			// goes the long way, and whatever is no number.
+			if next := byte(w >> (last &^ 7 & 63)); point > 7 && last != point+8 && others != 0 && (byte(w) != '0' || point == 15) && next|0x20 != 'e' {
+				i += last >> 3
+			} else {
+				i = c.value(start, 1)
+			}
 		}
 		if i < 0 {
 			return members, -1
