@@ -48,10 +48,18 @@ func (d *declared) Forget() {}
 
 func (d *declared) Close() {}
 
+// Gradual implements stream.Gradual.
+func (d *declared) Gradual() {}
+
 // Run makes one message of each record.
 func (d *declared) Run(ctx context.Context, batch *stream.Batch) error {
 	d.look.tick()
-	for i := range batch.Records {
+	for i := 0; ; i++ {
+		if i == len(batch.Records) {
+			if more, err := batch.More(); err != nil || !more {
+				return err
+			}
+		}
 		if i%256 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -65,7 +73,6 @@ func (d *declared) Run(ctx context.Context, batch *stream.Batch) error {
 		m.From = i
 		batch.Messages = append(batch.Messages, m)
 	}
-	return nil
 }
 
 func (d *declared) make(r *stream.Record, arena *stream.Arena) (m stream.Message, err error) {

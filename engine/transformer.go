@@ -69,7 +69,11 @@ type batches struct {
 	look      *look
 	stateful  bool
 
-	batch   stream.Batch
+	waiting []waiting       // the records of the batch under way
+	decoded int             // of these
+	took    BatchInfo       // what is told of them
+	told    bool            // once all are decoded
+	batch   stream.Batch    // what is decoded, and what became of it
 	rebuilt []stream.Record // the records of a batch that is run again without some
 	tx      transaction     // reused
 	inputs  []position      // by input
@@ -93,7 +97,11 @@ func (b *batches) begin(_ context.Context, _ []Offset) error {
 	return nil
 }
 
-func (b *batches) drop() { b.transform.Forget(); b.batch.Reset() }
+func (b *batches) drop() {
+	b.transform.Forget()
+	b.batch.Reset()
+	b.forgo()
+}
 
 func (b *batches) close() { b.transform.Close() }
 
@@ -117,12 +125,9 @@ func (b *batches) run(soft, hard context.Context) error {
 // answers nil when the task is to stop first.
 func (b *batches) step(soft, ctx context.Context) error {
 	b.batch.Reset()
-	taken, err := b.take()
-	if err != nil {
-		return err
-	}
+	b.take()
 	for failures := 0; ; failures++ {
-		err := b.attempt(ctx, &taken)
+		err := b.attempt(ctx)
 		if again := (*retryError)(nil); !errors.As(err, &again) {
 			return err
 		}
@@ -134,17 +139,15 @@ func (b *batches) step(soft, ctx context.Context) error {
 	}
 }
 
-// attempt filters what was taken, runs the body over it, and commits.
-func (b *batches) attempt(ctx context.Context, taken *takenBatch) error {
-	if err := b.admit(taken); err != nil {
-		return err
-	}
+// attempt runs the body over what was taken, and commits.
+func (b *batches) attempt(ctx context.Context) error {
 	if err := b.handle(ctx); err != nil {
 		return err
 	}
+	b.forgo()
 	b.task.producer.alone = false
 	for {
-		err := b.commit(ctx, taken.Records)
+		err := b.commit(ctx, b.took.Records)
 		refused := (*recordError)(nil)
 		if !errors.As(err, &refused) {
 			return err
@@ -186,22 +189,41 @@ func (b *batches) handle(ctx context.Context) error {
 	if configs := b.task.g.s.configs; configs != nil {
 		b.batch.Configs, _ = configs.now()
 	}
-	if len(b.batch.Records) > 0 {
-		if err := b.transform.Run(ctx, &b.batch); err != nil {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if again := (*retryError)(nil); errors.As(err, &again) {
-				return err
-			}
-			return &fatalError{err}
+	if err := b.runBody(ctx); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
+		if again := (*retryError)(nil); errors.As(err, &again) {
+			return err
+		}
+		return &fatalError{err}
+	}
+	if !b.told {
+		b.told = true
+		b.task.events().BatchTaken(b.took)
 	}
 	info := BatchInfo{TaskInfo: b.task.info, Records: len(b.batch.Records)}
 	info.Duration = time.Since(began)
 	b.task.events().BatchRun(info)
 	at("after-run")
 	return nil
+}
+
+// runBody runs the body over the records that are decoded and over those that are not yet.
+func (b *batches) runBody(ctx context.Context) error {
+	b.batch.More = b.more
+	b.look.tick()
+	_, gradual := b.transform.(stream.Gradual)
+	for more := true; more && !(gradual && len(b.batch.Records) > 0); {
+		var err error
+		if more, err = b.more(); err != nil {
+			return err
+		}
+	}
+	if len(b.batch.Records) == 0 {
+		return nil
+	}
+	return b.transform.Run(ctx, &b.batch)
 }
 
 // State reads what the batch starts from (stream.States).
@@ -416,65 +438,64 @@ func transactionInfo(task TaskInfo, tx *transaction, records int) TransactionInf
 	return info
 }
 
-// takenBatch is how far a batch is on its way from the queue to the body.
-type takenBatch struct {
-	BatchInfo
-	admitted int // records of the batch that the filter has kept so far; they stand first
-	seen     int // records that the filter has seen
-	done     bool
-}
-
-// take moves the next batch from the queue into b.batch: decoded, and judged by on_invalid. The offsets of all of it are
-// covered whatever becomes of it (T6).
-func (b *batches) take() (taken takenBatch, err error) {
-	taken.TaskInfo = b.task.info
+// take takes the records of the next batch from the queue. Their offsets are covered whatever becomes of them (T6).
+func (b *batches) take() {
+	b.forgo()
+	info := BatchInfo{TaskInfo: b.task.info}
 	b.task.queue.take(func(input int, r *kgo.Record) {
-		if err != nil {
-			return
-		}
-		taken.Records++
-		taken.Bytes += len(r.Key) + len(r.Value)
 		b.inputs[input] = position{next: r.Offset + 1, epoch: r.LeaderEpoch}
-		taken.Newest = max(taken.Newest, r.Timestamp.UnixMilli())
-		n := len(b.batch.Records)
-		b.batch.Records = append(b.batch.Records, stream.Record{})
-		if invalid := b.decode(input, r, &b.batch.Records[n]); invalid != nil {
-			b.batch.Records = b.batch.Records[:n]
-			err = b.onInvalid(r, invalid)
-		}
+		b.waiting = append(b.waiting, waiting{r, input})
+		info.Bytes += len(r.Key) + len(r.Value)
+		info.Newest = max(info.Newest, r.Timestamp.UnixMilli())
 	})
-	return taken, err
+	info.Records = len(b.waiting)
+	b.took, b.told = info, false
 }
 
-// admit leaves the records that the filter keeps, with their state keys. After a failure that is to be tried again it goes
-// on with the record that failed.
-func (b *batches) admit(taken *takenBatch) error {
-	if taken.done {
-		return nil
-	}
-	b.look.tick()
-	records := b.batch.Records
-	for ; taken.seen < len(records); taken.seen++ {
-		r := &records[taken.seen]
-		keep, failure := b.look.admit(r, b.spec, b.stateful)
-		if failure != nil {
-			if err := b.onError(r.Input.Topic.Name, r.Offset, r.Key, failure); err != nil {
-				return err
+// forgo drops the records that are taken.
+func (b *batches) forgo() {
+	clear(b.waiting)
+	b.waiting, b.decoded = b.waiting[:0], 0
+}
+
+// waiting is a record that is taken.
+type waiting struct {
+	record *kgo.Record
+	input  int
+}
+
+// portion is how many records are decoded at once: with what is found out about them they fit into a processor's cache beside
+// what a body needs.
+const portion = 64
+
+// more moves the next taken records into b.batch: decoded, judged by on_invalid, filtered, with state keys. It answers false
+// when there are none left (stream.Batch.More). After an error it begins at the same record again.
+func (b *batches) more() (bool, error) {
+	before := len(b.batch.Records)
+	for b.decoded < len(b.waiting) && len(b.batch.Records) == before {
+		for end := min(b.decoded+portion, len(b.waiting)); b.decoded < end; b.decoded++ {
+			if err := b.prepare(b.waiting[b.decoded]); err != nil {
+				return false, err
 			}
-			continue
 		}
-		if !keep {
-			taken.Filtered++
-			continue
-		}
-		if taken.admitted != taken.seen {
-			records[taken.admitted] = *r
-		}
-		taken.admitted++
 	}
-	clear(records[taken.admitted:])
-	b.batch.Records, taken.done = records[:taken.admitted], true
-	b.task.events().BatchTaken(taken.BatchInfo)
+	return len(b.batch.Records) > before, nil
+}
+
+// prepare decodes one record and judges it.
+func (b *batches) prepare(w waiting) error {
+	var rec stream.Record
+	if invalid := b.decode(w.input, w.record, &rec); invalid != nil {
+		return b.onInvalid(w.record, invalid)
+	}
+	switch keep, failure := b.look.admit(&rec, b.spec, b.stateful); {
+	case failure != nil:
+		return b.onError(w.record.Topic, w.record.Offset, w.record.Key, failure)
+	case keep:
+		b.batch.Records = append(b.batch.Records, rec)
+	default:
+		b.took.Filtered++
+	}
 	return nil
 }
 

@@ -180,7 +180,7 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 // next begins the next record and answers its msg, or msg.value, or undefined at the end of the batch.
 func (t *transform) next(goja.FunctionCall) goja.Value {
 	t.record++
-	if t.record >= len(t.batch.Records) {
+	if t.record >= len(t.batch.Records) && !t.more() {
 		return goja.Undefined()
 	}
 	v := t.vm
@@ -206,6 +206,18 @@ func (t *transform) next(goja.FunctionCall) goja.Value {
 		return goja.Null()
 	}
 }
+
+// more asks for further records.
+func (t *transform) more() (more bool) {
+	if t.batch.More == nil {
+		return false
+	}
+	more, t.failure = t.batch.More()
+	return more
+}
+
+// Gradual implements stream.Gradual.
+func (t *transform) Gradual() {}
 
 // key answers the key of the record under way.
 func (t *transform) key(goja.FunctionCall) goja.Value {

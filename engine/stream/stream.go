@@ -113,6 +113,10 @@ type Configs interface {
 // Batch is one unit of a task's work: what goes into a transaction.
 type Batch struct {
 	Records []Record
+	// More appends further records, so that a record is worked on while what was read of it is still in the processor's cache.
+	// It answers false when the batch has no more. An error ends Run, which returns it. Only a Gradual finds it to have any;
+	// nil is as one that has none.
+	More    func() (bool, error)
 	States  States // nil for stateless stages
 	Configs Configs
 	// Fail is asked when a record's body fails. It answers nil if the record is to be passed over: then nothing that the
@@ -143,6 +147,13 @@ type Transform interface {
 	// Forget drops everything kept between batches; called when the last batch did not commit, or the store was refilled.
 	Forget()
 	Close()
+}
+
+// Gradual is a Transform that asks for More when it comes to the end of a batch's Records. The others get all of them at once.
+type Gradual interface {
+	Transform
+	// Gradual does nothing.
+	Gradual()
 }
 
 // Config is one config of an extractor.
