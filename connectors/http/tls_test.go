@@ -77,7 +77,7 @@ func TestTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := ""
+		var got string
 		response, err := client.Do(t.Context(), &http.Request{URL: server.URL})
 		if err != nil {
 			got = asCode(err)
