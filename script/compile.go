@@ -109,6 +109,9 @@ func (c *compilation) parseFile(m *module) bool {
 			c.note(m, program)
 			return true
 		}
+		if len(list) == 0 {
+			return false
+		}
 		offset := m.src.offset(list[0].Position.Line, list[0].Position.Column)
 		if word := m.blanked[max(0, min(offset, len(m.blanked))):]; offset >= 0 && (startsWith(word, "import") || startsWith(word, "export") && m.mayExport(c)) {
 			if c.take(m, offset) {

@@ -72,7 +72,7 @@ func runExample(t *testing.T, line int, block string) {
 // exampleServer is the API that the examples ask.
 func exampleServer(_ context.Context, r *FetchRequest) (*FetchResponse, error) {
 	answer := &FetchResponse{Status: 200, Headers: http.Header{"Content-Type": {"text/plain"}}, URL: r.URL, Shown: r.URL, Elapsed: 12 * time.Millisecond}
-	text := ""
+	var text string
 	switch u, _ := url.Parse(r.URL); {
 	case u.Host == "down.example.com":
 		return nil, &FetchError{Code: "connect", Message: "GET " + r.URL + ": connection refused"}

@@ -94,7 +94,8 @@ func (m *module) blank(from, to int, mark string) {
 // take takes out the import or export at offset, which the parser stumbled over. It answers false if it reported a problem.
 func (c *compilation) take(m *module, offset int) bool {
 	s := &clauseScanner{text: m.blanked, at: offset}
-	before, ok := len(c.problems), false
+	before := len(c.problems)
+	var ok bool
 	if s.word() == "import" {
 		ok = c.takeImport(m, s, offset)
 	} else {

@@ -42,7 +42,8 @@ func (s Stage) Body() *Body {
 
 // Outputs are the names of the topics that the stage may write to, or nil where not all of them are known.
 func (s Stage) Outputs() []string {
-	topics, given := []*Topic(nil), (*Names)(nil)
+	var topics []*Topic
+	var given *Names
 	if s.Extractor != nil {
 		topics, given = s.Extractor.OutputTopics, &s.Extractor.item.Value.OutputTopics
 	} else {
