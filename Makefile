@@ -13,10 +13,13 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
 # Packages beside the record path are not inlined: a megabyte less in the image.
 SMALL := $(foreach p,github.com/twmb/franz-go/pkg/kfake golang.org/x/text/... google.golang.org/protobuf/... github.com/gogo/protobuf/... \
-           github.com/emicklei/... encoding/xml archive/zip github.com/spf13/... github.com/santhosh-tekuri/... github.com/goccy/... github.com/mochi-mqtt/... github.com/gorilla/... \
+           github.com/spf13/... github.com/santhosh-tekuri/... github.com/goccy/... github.com/mochi-mqtt/... github.com/gorilla/... \
            github.com/prometheus/... github.com/expr-lang/... github.com/emicklei/... github.com/dlclark/regexp2/v2/syntax \
            github.com/cockroachdb/errors/... github.com/cockroachdb/redact/... github.com/getsentry/... github.com/knadh/... \
-           github.com/flechtwerk/flechtwerk/engine/pipeline text/template/...,-gcflags='$(p)=-l')
+           github.com/cockroachdb/pebble/v2/internal/manifest github.com/cockroachdb/pebble/v2/objstorage/... github.com/bits-and-blooms/... \
+           github.com/nlnwa/... github.com/go-viper/... github.com/mitchellh/... github.com/dop251/goja/parser github.com/dop251/goja/ast \
+           github.com/flechtwerk/flechtwerk/engine/pipeline github.com/flechtwerk/flechtwerk/cmd/... text/template/... net/http crypto/tls \
+           crypto/x509 encoding/asn1 vendor/...,-gcflags='$(p)=-l')
 
 IMAGE   := flechtwerk
 BUILDAH := buildah --storage-driver vfs

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -46,7 +47,7 @@ func (b *bodies) session(p *pipeline.Pipeline, x *pipeline.Extractor, instance s
 	}
 	if x.Message != nil {
 		config.Message = arrivals.Message
-		return mqtt.New(config)
+		return newSession(config)
 	}
 	program := b.programs[&x.Relay]
 	if program == nil {
@@ -59,7 +60,28 @@ func (b *bodies) session(p *pipeline.Pipeline, x *pipeline.Extractor, instance s
 	if config.Relay, err = program.NewRelay(env); err != nil {
 		return nil, err
 	}
-	return mqtt.New(config)
+	return newSession(config)
+}
+
+// mqttSession tells which of a session's ends lie in the surroundings.
+type mqttSession struct{ *mqtt.Session }
+
+func newSession(config mqtt.Config) (stream.Session, error) {
+	s, err := mqtt.New(config)
+	if err != nil {
+		return nil, err
+	}
+	return mqttSession{s}, nil
+}
+
+// Run implements stream.Session.
+func (s mqttSession) Run(ctx context.Context, push *stream.Push) error {
+	err := s.Session.Run(ctx, push)
+	var why *mqtt.Error
+	if errors.As(err, &why) && (why.Code == mqtt.CodeRefused || why.Code == mqtt.CodeQoS) {
+		return fmt.Errorf("%w: %w", engine.ErrSurroundings, err)
+	}
+	return err
 }
 
 var memberKinds = map[string]mqtt.Kind{
