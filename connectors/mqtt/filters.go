@@ -88,8 +88,7 @@ func (t *filterTree) add(filter string, owner int) (other string, clash bool) {
 		return n.filter, true
 	}
 	n := &t.root
-	for level, rest, more := "", filter, true; more; {
-		level, rest, more = strings.Cut(rest, "/")
+	for level := range strings.SplitSeq(filter, "/") {
 		switch level {
 		case "#":
 			if n.hash == nil {
@@ -120,8 +119,10 @@ func (t *filterTree) add(filter string, owner int) (other string, clash bool) {
 // remove takes a filter out again.
 func (t *filterTree) remove(filter string) {
 	n := &t.root
-	for level, rest, more := "", filter, true; more && n != nil; {
-		level, rest, more = strings.Cut(rest, "/")
+	for level := range strings.SplitSeq(filter, "/") {
+		if n == nil {
+			return
+		}
 		switch level {
 		case "#":
 			n = n.hash

@@ -58,7 +58,7 @@ func granted(reason byte, asked QoS) error {
 		}
 		return nil
 	}
-	text := ""
+	var text string
 	switch reason {
 	case reasonNotAuthorized:
 		text = "not authorized"
