@@ -201,7 +201,7 @@ func TestHTTPExamplesRun(t *testing.T) {
 				server.Put(file, content)
 			}
 			s := runHTTP(t, server, x.topic, strings.ReplaceAll(part[1], "https://api.example.com", "URL"))
-			got := printed(t, s, len(x.want))
+			printed(t, s, len(x.want))
 			if x.requests != nil {
 				if err := server.Await(t.Context(), len(x.requests)); err != nil {
 					t.Fatal(err)
@@ -210,7 +210,8 @@ func TestHTTPExamplesRun(t *testing.T) {
 			if status := s.stop(); status != 0 {
 				t.Errorf("exit status %d:\n%s", status, s.stderr.String())
 			}
-			if got = s.records(t); x.sorted {
+			got := s.records(t)
+			if x.sorted {
 				slices.Sort(got)
 			}
 			if fmt.Sprint(got) != fmt.Sprint(x.want) {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -306,7 +307,7 @@ func (r *request) line() {
 			if near := nearest(out.Method, []string{"get", "post", "put", "patch", "delete"}); near != "" {
 				hint = fmt.Sprintf("did you mean %s?", strings.ToUpper(near))
 			}
-			if out.Method == "HEAD" {
+			if out.Method == http.MethodHead {
 				hint = "an answer to HEAD has no body, so there is nothing to read"
 			}
 			r.report(m.node, "field.value", fmt.Sprintf("%s.method is one of %s, and %s is none", r.what, listed(httpMethods), m.node.text), hint)
@@ -677,7 +678,7 @@ func (r *request) tail() {
 	if k := r.in.key("paginate"); k != nil {
 		r.report(k, "http.two", r.what+" has `tail` and `paginate`", "a file that grows has no pages")
 	}
-	if r.out.Method != "GET" {
+	if r.out.Method != http.MethodGet {
 		r.report(r.spec.Method.node, "http.two", fmt.Sprintf("%s has `tail` and the method %s", r.what, r.out.Method), "a part of a file is asked for by GET")
 	}
 	for key, why := range map[string]string{"body": "with `tail`, which asks for a part of a file", "conditional": "with `tail`, which asks for what is new anyway",
@@ -694,7 +695,7 @@ func (r *request) answers() {
 	if spec.Conditional.given() {
 		on := spec.Conditional.Value
 		out.Conditional = &on
-		if on && out.Method != "GET" {
+		if on && out.Method != http.MethodGet {
 			r.report(r.in.key("conditional"), "field.no_effect", "`conditional` has no effect with the method "+out.Method, "servers answer only a GET with 304")
 		}
 	}
@@ -703,7 +704,7 @@ func (r *request) answers() {
 		if retry.Pause.given() {
 			out.Retry.Pause = retry.Pause.Value
 		}
-		safe := out.Method == "GET" || out.Method == "PUT" || out.Method == "DELETE"
+		safe := out.Method == http.MethodGet || out.Method == http.MethodPut || out.Method == http.MethodDelete
 		switch {
 		case !safe && !out.Retry.AnyMethod:
 			r.report(r.in.key("retry"), "http.retry", fmt.Sprintf("a %s is not sent twice, because the first one may have done its work", out.Method), "`any_method: true` vouches that a second time does no harm")

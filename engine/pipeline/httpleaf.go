@@ -387,11 +387,6 @@ func (s *Statuses) decode(d *decoder, n *node, what string) bool {
 	return true
 }
 
-// takes tells whether a status is among them.
-func (s *Statuses) takes(status int) bool {
-	return slices.ContainsFunc(s.Ranges, func(r StatusRange) bool { return r.From <= status && status <= r.To })
-}
-
 // RetryAfter is the longest wait where a server says when to come again, false, or both a wait and how often.
 type RetryAfter struct {
 	leaf
