@@ -335,6 +335,7 @@ func TestC3ATopicThatGainsPartitions(t *testing.T) {
 		})
 		ask := func() {
 			t.Helper()
+			enginetest.Pass(2 * time.Second) // for what was written to the config topic
 			r.put(in, 0, "k", []byte("1"))
 			enginetest.Pass(2 * time.Second)
 		}
