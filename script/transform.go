@@ -133,6 +133,12 @@ func (t *transform) Run(ctx context.Context, batch *stream.Batch) error {
 	return nil
 }
 
+// take makes a batch the one that the VM works on.
+func (v *vm) take(ctx context.Context, batch *stream.Batch) {
+	v.ctx, v.records = ctx, batch.Records
+	v.messages, v.arena, v.configs = &batch.Messages, &batch.Arena, batch.Configs
+}
+
 func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 	t.batch, t.record, t.failure = batch, -1, nil
 	for {
@@ -142,9 +148,7 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 			}
 		}
 		v := t.vm
-		v.ctx = ctx
-		v.records = batch.Records
-		v.messages, v.arena, v.configs = &batch.Messages, &batch.Arena, batch.Configs
+		v.take(ctx, batch)
 		if lent := t.states.lent && batch.States != nil && !v.values.plain; t.loop == nil || t.lent != lent {
 			t.begin(lent)
 		}

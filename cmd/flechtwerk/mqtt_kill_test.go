@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/flechtwerk/flechtwerk/connectors/connectortest/mqtttest"
@@ -104,7 +103,7 @@ func (b *bridges) total() int {
 }
 
 // missing are the messages that are not among records, as ranges by topic.
-func (b *bridges) missing(records []*kgo.Record) []string {
+func (b *bridges) missing(records []*enginetest.Record) []string {
 	seen := make(map[string]bool, len(records))
 	for _, r := range records {
 		seen[string(r.Key)+" "+string(r.Value)] = true
@@ -130,13 +129,13 @@ func (b *bridges) missing(records []*kgo.Record) []string {
 // appearances of each topic's messages are in the order in which they were published.
 func (b *bridges) arrived(t *testing.T, ordered bool) (twice int) {
 	t.Helper()
-	var records []*kgo.Record
+	var records []*enginetest.Record
 	defer func() {
 		if missing := b.missing(records); len(missing) > 0 {
 			t.Errorf("missing of %d published: %s", b.total(), strings.Join(missing, ", "))
 		}
 	}()
-	records = enginetest.WaitCommitted(t, enginetest.At(b.kafka), b.out, func(now []*kgo.Record) bool {
+	records = enginetest.WaitCommitted(t, enginetest.At(b.kafka), b.out, func(now []*enginetest.Record) bool {
 		records = now
 		return len(b.missing(now)) == 0
 	})

@@ -26,10 +26,10 @@ func TestRequestsAreCounted(t *testing.T) {
 	closed := make(chan struct{}, 100)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
 	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		switch s {
-		case http.StateNew:
+		if s == http.StateNew {
 			open.Add(1)
-		case http.StateClosed:
+		}
+		if s == http.StateClosed {
 			open.Add(-1)
 			closed <- struct{}{}
 		}

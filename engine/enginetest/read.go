@@ -15,6 +15,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// Record is a record as it was read, for tests outside of the rooms that know the client library.
+type Record = kgo.Record
+
 // ReadCommitted returns what read_committed readers see of a topic now, by partition and offset. Transactions that have ended
 // by now are in it.
 func ReadCommitted(t testing.TB, opts []kgo.Opt, topic string) []*kgo.Record {
