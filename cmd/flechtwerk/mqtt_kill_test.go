@@ -171,7 +171,7 @@ func TestM3KillBridge(t *testing.T) {
 		p := b.start(t, "one")
 		p.Stderr.Wait(t, 0, "MQTT subscribed")
 		from := p.Stderr.Len()
-		wait := b.feed(t, perRound, 0)
+		wait := b.feed(t, perRound, time.Second/time.Duration(perRound)) // for longer than four commits take
 		if b.mosquitto != nil && i%4 == 1 {
 			p.Stderr.Wait(t, from, "transaction committed")
 			b.mosquitto.Restart()
