@@ -38,6 +38,13 @@ func (s *script) dial(context.Context) (net.Conn, error) {
 	return client, nil
 }
 
+// connections is how many there have been.
+func (s *script) connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns
+}
+
 func (s *script) serve(conn int, pipe net.Conn) {
 	// Pipes have no buffers, and a broker reads on while it writes.
 	out := make(chan packets.Packet, 1000)
@@ -201,16 +208,16 @@ func TestM6SilentBroker(t *testing.T) {
 		})
 		p.start()
 		pass(59 * time.Second)
-		if p.conns != 1 || p.count(packets.PINGREQ) != 3 {
-			t.Errorf("after 59 s: connection %d, %d pings", p.conns, p.count(packets.PINGREQ))
+		if p.connections() != 1 || p.count(packets.PINGREQ) != 3 {
+			t.Errorf("after 59 s: connection %d, %d pings", p.connections(), p.count(packets.PINGREQ))
 		}
 		pass(2 * time.Second)
-		if p.conns != 2 || !strings.Contains(p.errors(), "silent for 45s") {
-			t.Errorf("after 61 s: connection %d: %s", p.conns, p.errors())
+		if p.connections() != 2 || !strings.Contains(p.errors(), "silent for 45s") {
+			t.Errorf("after 61 s: connection %d: %s", p.connections(), p.errors())
 		}
 		pass(time.Hour)
-		if p.conns != 2 {
-			t.Errorf("connection %d: %s", p.conns, p.errors())
+		if p.connections() != 2 {
+			t.Errorf("connection %d: %s", p.connections(), p.errors())
 		}
 		p.mustStop()
 	})
@@ -228,12 +235,12 @@ func TestM6BrokerThatDoesNotAnswer(t *testing.T) {
 				})
 				s := p.start()
 				pass(29 * time.Second)
-				if p.conns != 1 {
-					t.Errorf("after 29 s: connection %d: %s", p.conns, p.errors())
+				if p.connections() != 1 {
+					t.Errorf("after 29 s: connection %d: %s", p.connections(), p.errors())
 				}
 				pass(2 * time.Second)
-				if p.conns != 2 || !s.Status().Connected {
-					t.Errorf("after 31 s: connection %d: %s", p.conns, p.errors())
+				if p.connections() != 2 || !s.Status().Connected {
+					t.Errorf("after 31 s: connection %d: %s", p.connections(), p.errors())
 				}
 				p.mustStop()
 			})
@@ -251,8 +258,8 @@ func TestM6BackoffGrowsAndComesDownAgain(t *testing.T) {
 		})
 		s := p.start()
 		pass(10 * time.Minute)
-		if p.conns != 13 || len(p.disconnected) != 12 {
-			t.Fatalf("connection %d, %d ends", p.conns, len(p.disconnected))
+		if p.connections() != 13 || len(p.disconnected) != 12 {
+			t.Fatalf("connection %d, %d ends", p.connections(), len(p.disconnected))
 		}
 		for i, d := range p.disconnected {
 			most := min(250*time.Millisecond<<i, 30*time.Second)
@@ -291,16 +298,16 @@ func TestM5SilenceMeansNothingWhileTheInboxIsFull(t *testing.T) {
 		p.config.InboxMessages, p.config.ReceiveMaximum = 4, 4
 		s := p.start()
 		pass(time.Hour)
-		if p.conns != 1 || s.Status().Held != 4 {
-			t.Errorf("connection %d, %+v: %s", p.conns, s.Status(), p.errors())
+		if p.connections() != 1 || s.Status().Held != 4 {
+			t.Errorf("connection %d, %+v: %s", p.connections(), s.Status(), p.errors())
 		}
 		if n := p.count(packets.PINGREQ); n < 239 {
 			t.Errorf("%d pings in an hour", n)
 		}
 		close(away)
 		pass(time.Minute)
-		if n := p.count(packets.PUBACK); n != 4 || p.conns != 1 {
-			t.Errorf("%d acknowledgements, connection %d: %s", n, p.conns, p.errors())
+		if n := p.count(packets.PUBACK); n != 4 || p.connections() != 1 {
+			t.Errorf("%d acknowledgements, connection %d: %s", n, p.connections(), p.errors())
 		}
 		p.mustStop()
 	})
@@ -350,11 +357,11 @@ func TestRefusals(t *testing.T) {
 				err := p.stop()
 				switch {
 				case test.code == "":
-					if err != nil || p.conns != 2 || !strings.Contains(p.errors(), test.want) {
-						t.Errorf("%v; connection %d: %s", err, p.conns, p.errors())
+					if err != nil || p.connections() != 2 || !strings.Contains(p.errors(), test.want) {
+						t.Errorf("%v; connection %d: %s", err, p.connections(), p.errors())
 					}
-				case !errors.As(err, &coded) || coded.Code != test.code || !strings.Contains(err.Error(), test.want) || p.conns != 1:
-					t.Errorf("%v; connection %d", err, p.conns)
+				case !errors.As(err, &coded) || coded.Code != test.code || !strings.Contains(err.Error(), test.want) || p.connections() != 1:
+					t.Errorf("%v; connection %d", err, p.connections())
 				}
 				s.Close()
 			})
@@ -372,8 +379,8 @@ func TestM6BrokerSaysGoodBye(t *testing.T) {
 		})
 		p.start()
 		pass(time.Minute)
-		if p.conns != 2 || !strings.Contains(p.errors(), "shutting down") || !strings.Contains(p.errors(), "upgrade") {
-			t.Errorf("connection %d: %s", p.conns, p.errors())
+		if p.connections() != 2 || !strings.Contains(p.errors(), "shutting down") || !strings.Contains(p.errors(), "upgrade") {
+			t.Errorf("connection %d: %s", p.connections(), p.errors())
 		}
 		p.mustStop()
 	})

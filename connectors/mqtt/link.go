@@ -29,6 +29,7 @@ type link struct {
 	wire    *wire
 	ledger  *ledger
 	client  *paho.Client
+	pings   *pinger
 	resumed bool
 	gone    chan struct{} // closed when the connection is gone and paho has let go of it
 	once    sync.Once
@@ -48,11 +49,12 @@ func (s *Session) open(ctx context.Context) (*link, error) {
 	}
 	l := &link{session: s, wire: newWire(conn, s.inbox), gone: make(chan struct{})}
 	l.ledger = &ledger{link: l, receipts: s.receipts, requests: map[uint16]chan<- packets.ControlPacket{}}
+	l.pings = &pinger{wire: l.wire}
 	l.client = paho.NewClient(paho.ClientConfig{
 		ClientID:           s.config.ClientID,
 		Conn:               l.wire,
 		Session:            l.ledger,
-		PingHandler:        &pinger{wire: l.wire},
+		PingHandler:        l.pings,
 		PacketTimeout:      connectTimeout,
 		OnPublishReceived:  []func(paho.PublishReceived) (bool, error){l.receivedOnce},
 		OnServerDisconnect: func(d *paho.Disconnect) { l.end(endedConnection(d, s.config.ClientID)) },
@@ -125,9 +127,12 @@ func (l *link) receivedOnce(r paho.PublishReceived) (bool, error) {
 	return true, nil
 }
 
-// end notes why the connection is gone; the first reason counts.
+// end notes why the connection is gone: silence, where that was it, else the first reason.
 func (l *link) end(reason error) {
 	l.once.Do(func() {
+		if silence := l.pings.why.Load(); silence != nil {
+			reason = *silence
+		}
 		l.reason = reason
 		close(l.gone)
 	})

@@ -16,7 +16,8 @@ import (
 // own would end the connection then.
 type pinger struct {
 	wire  *wire
-	heard atomic.Bool // something has come since the last ping
+	why   atomic.Pointer[error] // of its end; paho closes the connection on it, and who reads from that may be heard first
+	heard atomic.Bool           // something has come since the last ping
 }
 
 // silentPings is how many pings in a row may have no answer.
@@ -41,7 +42,9 @@ func (p *pinger) Run(ctx context.Context, _ net.Conn, keepAlive uint16) error {
 			silent = 0
 		}
 		if silent >= silentPings {
-			return fmt.Errorf("the broker has been silent for %s", every*silentPings)
+			err := fmt.Errorf("the broker has been silent for %s", every*silentPings)
+			p.why.Store(&err)
+			return err
 		}
 		if _, err := packets.NewControlPacket(packets.PINGREQ).WriteTo(p.wire); err != nil {
 			return fmt.Errorf("send a ping: %w", err)
