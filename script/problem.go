@@ -63,7 +63,9 @@ func nearest(name string, candidates []string) string {
 		if strings.EqualFold(c, name) {
 			return c
 		}
-		if d := distance(name, c, bound); d < bound {
+		// A name with no letter of the other in its place is another name; of equally near ones the order decides, whatever
+		// that of the candidates.
+		if d := distance(name, c, bound+1); d < len(name) && (d < bound || d == bound && best != "" && c < best) {
 			best, bound = c, d
 		}
 	}
