@@ -102,11 +102,7 @@ func TestH1KillOverAListing(t *testing.T) {
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
 	k := &killTest{partitions: 1, batch: 1000}
-	if os.Getenv("FLECHTWERK_TIER") == "kafka" {
-		k.addr = enginetest.Kafka(t)
-	} else {
-		k.addr = enginetest.StartFakeProcess(t, "group.min.session.timeout.ms=500")
-	}
+	k.addr = anyKafka(t)
 	dir := t.TempDir()
 	k.binary = enginetest.Build(t, "github.com/flechtwerk/flechtwerk/cmd/flechtwerk", "faults")
 	name := enginetest.Unique("killh")

@@ -53,12 +53,10 @@ func TestKill(t *testing.T) {
 		t.Skip("starts the binary some thirty times: left out by -short")
 	}
 	k := &killTest{chain: enginetest.Chain{Keys: 50, Records: 500, Seed: 1}, partitions: 4, random: 20, batch: 20}
-	if os.Getenv("FLECHTWERK_TIER") == "kafka" {
+	k.addr = anyKafka(t)
+	if realTier() {
 		k.chain = enginetest.Chain{Keys: 200, Records: 500, Seed: 2}
 		k.batch, k.random = 100, 25
-		k.addr = enginetest.Kafka(t)
-	} else {
-		k.addr = enginetest.StartFakeProcess(t, "group.min.session.timeout.ms=500")
 	}
 	k.prepare(t)
 	for _, p := range killPoints {
@@ -106,11 +104,7 @@ func TestKillExtractor(t *testing.T) {
 		t.Skip("starts the binary some twenty times: left out by -short")
 	}
 	k := &killTest{partitions: 1, batch: 1000}
-	if os.Getenv("FLECHTWERK_TIER") == "kafka" {
-		k.addr = enginetest.Kafka(t)
-	} else {
-		k.addr = enginetest.StartFakeProcess(t, "group.min.session.timeout.ms=500")
-	}
+	k.addr = anyKafka(t)
 	dir := t.TempDir()
 	k.binary = enginetest.Build(t, "github.com/flechtwerk/flechtwerk/cmd/flechtwerk", "faults")
 	name := enginetest.Unique("killx")

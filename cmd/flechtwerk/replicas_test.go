@@ -31,11 +31,7 @@ func newReplicas(t *testing.T, text string) *replicas {
 		t.Skip("starts the binary several times: left out by -short")
 	}
 	r := &replicas{binary: enginetest.Build(t, "github.com/flechtwerk/flechtwerk/cmd/flechtwerk"), file: filepath.Join(t.TempDir(), "replicas.yaml")}
-	if os.Getenv("FLECHTWERK_TIER") == "kafka" {
-		r.addr = enginetest.Kafka(t)
-	} else {
-		r.addr = enginetest.StartFakeProcess(t, "group.min.session.timeout.ms=500")
-	}
+	r.addr = anyKafka(t)
 	name := enginetest.Unique("replicas")
 	r.out = name + "-out"
 	if err := os.WriteFile(r.file, []byte(strings.ReplaceAll(text, "NAME", name)), 0o600); err != nil {

@@ -38,7 +38,8 @@ type Push struct {
 	// Lookup is what `configs.get` sees at this moment.
 	Lookup func() Configs
 	// Commit returns when the page is committed. It blocks for as long as Kafka is away; ctx ends the wait, and the page is
-	// then in doubt. A *RefusedError says that one message can never be written; the page may then be given again without it. The page's bytes may be used again once it has returned. It is called by one goroutine at a time.
+	// then in doubt. A *RefusedError says that one message can never be written; the page may then be given again without it.
+	// The page's bytes may be used again once it has returned. It is called by one goroutine at a time.
 	Commit func(ctx context.Context, page *Page) error
 	// Gather is how long after the begin of the last Commit a session gathers before it hands over a page that is not full.
 	Gather time.Duration
