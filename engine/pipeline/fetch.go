@@ -89,7 +89,7 @@ func (l *Limit) decode(d *decoder, n *node, what string) bool {
 	}
 	v, err := strconv.Atoi(e.text)
 	if err != nil || v < 0 || v > math.MaxInt32 {
-		d.report(n, "field.value", fmt.Sprintf("%s is %s, and %s is none", what, want, n.text), "")
+		d.report(n, "field.value", fmt.Sprintf("%s is %s, and %s is none", what, want, n.text), tooLarge(e.text))
 		return false
 	}
 	l.node, l.Value = n, v

@@ -59,11 +59,19 @@ func (c *Count) decode(d *decoder, n *node, what string) bool {
 	}
 	v, err := strconv.Atoi(e.text)
 	if err != nil || v < 1 || v > math.MaxInt32 {
-		d.report(n, "field.value", fmt.Sprintf("%s is %s from 1 on, and %s is none", what, want, n.text), "")
+		d.report(n, "field.value", fmt.Sprintf("%s is %s from 1 on, and %s is none", what, want, n.text), tooLarge(e.text))
 		return false
 	}
 	c.node, c.Value = n, v
 	return true
+}
+
+// tooLarge is the hint for a whole number that is none only because of its size.
+func tooLarge(text string) string {
+	if v, err := strconv.ParseFloat(text, 64); err != nil || v <= math.MaxInt32 || v != math.Trunc(v) {
+		return ""
+	}
+	return fmt.Sprintf("the largest is %d", math.MaxInt32)
 }
 
 // Duration is a length of time: `250ms`, `30s`, `5m`, `48h` or `7d`.
