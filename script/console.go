@@ -40,16 +40,42 @@ const (
 
 // inspect shows a value to a person: like JSON, but of every kind of value, bounded in depth and size.
 func inspect(v *vm, value goja.Value) string {
-	var b strings.Builder
-	inspectInto(v, &b, value, 0)
-	text := b.String()
+	i := inspector{vm: v, get: (*goja.Object).Get}
+	return i.show(value)
+}
+
+// inspectThrown is inspect for what was thrown: members that cannot be read are passed over.
+func (v *vm) inspectThrown(value goja.Value) string {
+	i := inspector{vm: v, get: func(o *goja.Object, name string) (member goja.Value) {
+		member = unreadable
+		v.guard(func() { member = o.Get(name) })
+		return member
+	}}
+	text := "what cannot be shown"
+	v.guard(func() { text = i.show(value) })
+	return text
+}
+
+// unreadable stands for a member whose getter throws.
+var unreadable = goja.NewSymbol("cannot be read")
+
+type inspector struct {
+	vm   *vm
+	get  func(o *goja.Object, name string) goja.Value
+	text strings.Builder
+}
+
+func (i *inspector) show(value goja.Value) string {
+	i.add(value, 0)
+	text := i.text.String()
 	if len(text) > inspectBytes {
 		text = strings.ToValidUTF8(text[:inspectBytes], "") + "…"
 	}
 	return text
 }
 
-func inspectInto(v *vm, b *strings.Builder, value goja.Value, depth int) {
+func (i *inspector) add(value goja.Value, depth int) {
+	b := &i.text
 	if b.Len() > inspectBytes {
 		return
 	}
@@ -67,7 +93,14 @@ func inspectInto(v *vm, b *strings.Builder, value goja.Value, depth int) {
 		b.WriteString(value.String())
 		b.WriteByte('n')
 		return
+	case value == unreadable:
+		b.WriteString("[cannot be read]")
+		return
 	case !ok:
+		if _, symbol := value.(*goja.Symbol); symbol {
+			b.WriteString("Symbol(" + value.String() + ")")
+			return
+		}
 		b.WriteString(value.String())
 		return
 	}
@@ -78,35 +111,36 @@ func inspectInto(v *vm, b *strings.Builder, value goja.Value, depth int) {
 			return
 		}
 		b.WriteByte('[')
-		for i, e := range v.values.elements(o) {
-			if i > 0 {
+		for n, e := range i.vm.values.elements(o) {
+			if n > 0 {
 				b.WriteByte(',')
 			}
-			inspectInto(v, b, e, depth+1)
+			i.add(e, depth+1)
 		}
 		b.WriteByte(']')
 	case "Object":
+		if what, _ := notPlain(o); what != "" {
+			_, kind, _ := strings.Cut(what, " ")
+			b.WriteString("[" + kind + "]")
+			return
+		}
 		if depth >= inspectDepth {
 			b.WriteString("{…}")
 			return
 		}
 		b.WriteByte('{')
-		for i, key := range o.Keys() {
-			if i > 0 {
+		for n, key := range o.Keys() {
+			if n > 0 {
 				b.WriteByte(',')
 			}
 			b.WriteByte('"')
 			b.WriteString(key)
 			b.WriteString(`":`)
-			inspectInto(v, b, o.Get(key), depth+1)
+			i.add(i.get(o, key), depth+1)
 		}
 		b.WriteByte('}')
 	case "Function":
 		b.WriteString("[function]")
-	case "Map", "Set":
-		b.WriteByte('[')
-		b.WriteString(class)
-		b.WriteByte(']')
 	default:
 		b.WriteString(o.String())
 	}

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
+	"unicode"
 
 	"github.com/dop251/goja"
 
@@ -125,21 +128,35 @@ func (v *vm) throw(err error) {
 	panic(o)
 }
 
-// guard calls f, which may run code of the script's (a getter of an error's message, say), and lets nothing of it through:
-// neither an exception nor an interrupt.
+// showTime is how long the code of a script may run while what it threw is looked at: getters of an error's message, say.
+const showTime = time.Second
+
+// guard calls f, which may run code of the script's, and lets nothing of it through: neither an exception nor an interrupt. What
+// is still running at the end of showTime is stopped, and the VM is spent.
 func (v *vm) guard(f func()) {
+	left := time.Until(v.showUntil)
+	if v.spent || left <= 0 {
+		return
+	}
 	call, _ := goja.AssertFunction(v.rt.ToValue(func(goja.FunctionCall) goja.Value {
 		f()
 		return nil
 	}))
-	_, _ = call(goja.Undefined())
+	timer := time.AfterFunc(left, func() { v.rt.Interrupt(v.overtime()) })
+	_, err := call(goja.Undefined())
+	if inTime := timer.Stop(); !inTime || interruption(err) != nil {
+		v.spent = true
+	}
 }
 
 // failure turns what goja returned into an *Error.
 func (v *vm) failure(err error) *Error {
 	e := &Error{code: CodeError, message: "an error that cannot be shown"}
+	v.showUntil = time.Now().Add(showTime)
 	//nolint:errorlint // goja answers these as they are, and to look inside an exception is to run code of the script's
 	switch err := err.(type) {
+	case *Error:
+		return err
 	case *goja.StackOverflowError:
 		e.code, e.message, e.hint = CodeStack, fmt.Sprintf("calls nest deeper than %d", maxCallDepth), "does the function end its recursion?"
 		v.locate(e, err.Stack())
@@ -153,23 +170,18 @@ func (v *vm) failure(err error) *Error {
 		var makers []string
 		v.guard(func() { makers = constructors(err.Value()) })
 		at := v.locate(e, err.Stack(), makers...)
+		var native *refusal
 		v.guard(func() {
-			thrown := err.Unwrap()
-			var native *refusal
-			if errors.As(thrown, &native) {
-				e.code, e.message, e.hint, e.err = native.code, native.message, native.hint, native.err
-				return
-			}
-			e.err = thrown
-			e.message = v.describe(err.Value())
-			if o, ok := err.Value().(*goja.Object); ok {
-				if code := o.Get("code"); code != nil && goja.IsString(code) {
-					e.thrown = cut(code.String(), maxCounterName)
-				}
-			}
-			v.explain(e, at)
+			e.err = err.Unwrap()
+			errors.As(e.err, &native)
 		})
-		v.guard(func() { e.causes = v.causes(err.Value()) })
+		if native != nil {
+			e.code, e.message, e.hint, e.err = native.code, native.message, native.hint, native.err
+			break
+		}
+		e.message, e.thrown = v.describe(err.Value()), v.codeOf(err.Value())
+		v.explain(e, at)
+		v.causes(e, err.Value(), []goja.Value{err.Value()})
 	default:
 		e.message, e.err = err.Error(), err
 	}
@@ -239,47 +251,142 @@ func (v *vm) locate(e *Error, stack []goja.StackFrame, makers ...string) int {
 
 const maxStackLines = 10
 
-// describe is a thrown value as a person reads it: "TypeError: …", or what was thrown if it is no error.
+// describe is a thrown value as a person reads it, in one line: "TypeError: …", or what was thrown if it is no error.
 func (v *vm) describe(value goja.Value) string {
-	if o, ok := value.(*goja.Object); ok && o.ClassName() == "Error" {
-		return o.String()
+	if o, ok := value.(*goja.Object); ok && v.isError(o) {
+		return cut(oneLine(v.errorText(o)), inspectBytes)
 	}
-	return "thrown: " + inspect(v, value)
+	return cut(oneLine("thrown: "+v.inspectThrown(value)), inspectBytes)
 }
 
-// maxCauses bounds a chain of causes, which may be a circle.
+// isError tells whether a thrown object is an error, or inherits from Error without being made by it.
+func (v *vm) isError(o *goja.Object) (is bool) {
+	if o.ClassName() == "Error" {
+		return true
+	}
+	v.guard(func() {
+		base := v.rt.GlobalObject().Get("Error").(*goja.Object).Get("prototype")
+		for o = o.Prototype(); o != nil && !is; o = o.Prototype() {
+			is = o == base
+		}
+	})
+	return is
+}
+
+// errorText is what Error.prototype.toString says, whatever the class of the error makes of that.
+func (v *vm) errorText(o *goja.Object) string {
+	member := func(name, otherwise, unreadable string) (text string) {
+		text = unreadable
+		v.guard(func() {
+			if value := o.Get(name); value == nil || goja.IsUndefined(value) {
+				text = otherwise
+			} else {
+				text = value.String()
+			}
+		})
+		return text
+	}
+	name, message := member("name", "Error", "Error"), member("message", "", "its message cannot be shown")
+	switch {
+	case message == "":
+		return name
+	case name == "":
+		return message
+	}
+	return name + ": " + message
+}
+
+// codeOf is the code of a thrown object: a text, or a number as text. It is empty if there is none.
+func (v *vm) codeOf(value goja.Value) (code string) {
+	if o, ok := value.(*goja.Object); ok {
+		v.guard(func() {
+			if c := o.Get("code"); c != nil && (goja.IsString(c) || goja.IsNumber(c) || goja.IsBigInt(c)) {
+				code = cut(oneLine(c.String()), maxCounterName)
+			}
+		})
+	}
+	return code
+}
+
+// oneLine writes what would end a line, or command a terminal, as JavaScript does in a string.
+func oneLine(text string) string {
+	if !strings.ContainsFunc(text, unicode.IsControl) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case unicode.IsControl(r):
+			fmt.Fprintf(&b, `\x%02x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// maxCauses bounds the causes that are shown; a chain of them may be a circle.
 const maxCauses = 10
 
-// causes follows the cause members of thrown errors.
-func (v *vm) causes(value goja.Value) (causes []string) {
-	seen := []goja.Value{value}
-	for len(seen) <= maxCauses {
-		o, ok := value.(*goja.Object)
-		if !ok {
-			break
-		}
-		if value = o.Get("cause"); value == nil || goja.IsUndefined(value) {
-			break
-		}
-		for _, s := range seen {
-			if s == value {
-				return causes
+// causes adds what is behind a thrown error: what an AggregateError holds, and the cause, each with what is behind it in turn. Those
+// in seen are shown already.
+func (v *vm) causes(e *Error, value goja.Value, seen []goja.Value) []goja.Value {
+	o, ok := value.(*goja.Object)
+	if !ok {
+		return seen
+	}
+	var behind []goja.Value
+	if v.isError(o) {
+		v.guard(func() {
+			if list, ok := o.Get("errors").(*goja.Object); ok && list.ClassName() == "Array" {
+				length := list.Get("length").ToInteger()
+				for i := range min(length, maxCauses) {
+					behind = append(behind, present(list.Get(strconv.FormatInt(i, 10))))
+				}
 			}
+		})
+	}
+	v.guard(func() {
+		if cause := o.Get("cause"); cause != nil && !goja.IsUndefined(cause) {
+			behind = append(behind, cause)
+		}
+	})
+	for _, value := range behind {
+		_, object := value.(*goja.Object)
+		if len(e.causes) >= maxCauses || object && slices.ContainsFunc(seen, func(s goja.Value) bool { return s == value }) {
+			continue
 		}
 		seen = append(seen, value)
-		text := v.describe(value)
-		if cause, ok := value.(*goja.Object); ok && cause.ClassName() == "Error" {
-			e := &Error{}
-			if ex := v.rt.Try(func() { panic(cause) }); ex != nil {
-				v.locate(e, ex.Stack())
-			}
-			if e.at.line > 0 {
-				text = fmt.Sprintf("%s (%s:%d:%d)", text, e.at.file, e.at.line, e.at.column)
-			}
-		}
-		causes = append(causes, text)
+		e.causes = append(e.causes, v.describeCause(value))
+		seen = v.causes(e, value, seen)
 	}
-	return causes
+	return seen
+}
+
+// describeCause is a cause with its code and its place.
+func (v *vm) describeCause(value goja.Value) string {
+	text := v.describe(value)
+	cause, ok := value.(*goja.Object)
+	if !ok || !v.isError(cause) {
+		return text
+	}
+	if code := v.codeOf(cause); code != "" {
+		text += " [" + code + "]"
+	}
+	at := &Error{}
+	v.guard(func() {
+		if ex := v.rt.Try(func() { panic(cause) }); ex != nil {
+			v.locate(at, ex.Stack())
+		}
+	})
+	if at.at.line > 0 {
+		text = fmt.Sprintf("%s (%s:%d:%d)", text, at.at.file, at.at.line, at.at.column)
+	}
+	return text
 }
 
 // explain adds hints to errors of goja that do not say enough.

@@ -2,8 +2,10 @@ package script
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // fail runs a body over one record and answers what it fails with.
@@ -65,15 +67,32 @@ func TestThrownValuesOfAnyKind(t *testing.T) {
 		"throw undefined":                  "thrown: undefined",
 		"throw { code: 'x', a: 1 }":        "thrown: {\"code\":\"x\",\"a\":1} [x]",
 		"throw [1, 2]":                     "thrown: [1,2]",
-		"throw Symbol('s')":                "thrown: s",
+		"throw Symbol('s')":                "thrown: Symbol(s)",
+		"throw true":                       "thrown: true",
+		"throw new Map([[1, 2]])":          "thrown: [Map]",
+		"throw new Uint8Array(3)":          "thrown: [byte array]",
+		"throw new Date(0)":                "thrown: Thu Jan 01 1970",
 		"throw 10n":                        "thrown: 10n",
 		"throw () => 1":                    "thrown: [function]",
 		"hash('none', 'x')":                "TypeError: hash: the algorithm is none of md5, sha1, sha256, sha512 [argument]",
 		"JSON.parse('{')":                  "SyntaxError",
 		"await 0; throw new Error('late')": "Error: late",
-		"const e = new Error('a'); e.cause = e; throw e":                "Error: a",
-		"throw { get message() { throw 1 } }":                           "an error that cannot be shown",
-		"throw new (class extends Error { get message() { throw 1 } })": "an error that cannot be shown",
+		"const e = new Error('a'); e.cause = e; throw e": "Error: a",
+		"throw { a: 1, get b() { throw 1 } }":            `thrown: {"a":1,"b":[cannot be read]}`,
+		"throw new (class E extends Error { get message() { throw 1 } get cause() { throw 1 } get code() { throw 1 } })": "Error: its message cannot be shown",
+		"throw new (class E extends Error { toString() { throw 1 } })('down')":                                           "Error: down",
+		"throw new (class E extends Error { get name() { return 'Busy' } get code() { return 429 } })('down')":           "Busy: down [429]",
+		"throw Object.setPrototypeOf(new Error('bare'), null)":                                                           "Error: bare",
+		"throw Object.freeze(Object.assign(new Error('cold'), { code: 'E' }))":                                           "Error: cold [E]",
+		"throw Object.freeze({ a: 1 })": `thrown: {"a":1}`,
+		"class Lost { constructor() { this.a = 1 } get b() { throw 1 } } throw new Lost":                                             `thrown: {"a":1}`,
+		"function Old(m) { this.name = 'Old'; this.message = m } Old.prototype = Object.create(Error.prototype); throw new Old('m')": "Old: m",
+		"throw new Proxy({}, { ownKeys() { throw 1 } })":                                                                             "thrown: what cannot be shown",
+		"throw new AggregateError([new Error('one'), Object.assign(new TypeError('two'), { code: 'X' }), 3], 'all')":                 "AggregateError: all; Error: one (f.yaml:1:27); TypeError: two [X] (f.yaml:1:59); thrown: 3",
+		"await Promise.any([Promise.reject(new Error('one')), Promise.reject(2)])":                                                   "AggregateError; Error: one (f.yaml:1:35); thrown: 2",
+		"throw new Error('o', { cause: new AggregateError([new Error('i', { cause: 'deep' })], 'agg') })":                            "Error: o; AggregateError: agg (f.yaml:1:31); Error: i (f.yaml:1:51); thrown: \"deep\"",
+		"try { hash('none', 'x') } catch (cause) { throw new Error('no sum', { cause }) }":                                           "Error: no sum; TypeError: hash: the algorithm is none of md5, sha1, sha256, sha512 [argument] (f.yaml:1:11)",
+		"throw new Error('two\\nlines \\u001b[31m')":                                                                                 `Error: two\nlines \x1b[31m`,
 	} {
 		e := fail(t, body, "{}")
 		got := strings.Join(append([]string{e.Message()}, e.Causes()...), "; ")
@@ -83,5 +102,42 @@ func TestThrownValuesOfAnyKind(t *testing.T) {
 		if !strings.HasPrefix(got, want) || e.Code() != CodeError {
 			t.Errorf("%s\n got %s\nwant %s", body, got, want)
 		}
+	}
+}
+
+// What is thrown may run code while it is shown: that ends too, and the next record is not harmed.
+func TestThrownValuesThatDoNotEnd(t *testing.T) {
+	for _, wait := range []string{"", "await 0; "} {
+		for thrown, want := range map[string]string{
+			"{ get a() { for (;;); }, get code() { for (;;); }, get cause() { for (;;); } }":                               "thrown: {\"a\":[cannot be read]",
+			"new (class extends Error { get message() { for (;;); } get code() { for (;;); } get cause() { for (;;); } })": "Error: its message cannot be shown",
+			"new Proxy(new Error('x'), { get() { for (;;); }, ownKeys() { for (;;); } })":                                  "Error: its message cannot be shown",
+		} {
+			t.Run(wait+thrown, func(t *testing.T) {
+				t.Parallel()
+				tr := newTransform(t, Env{Timeout: 50 * time.Millisecond}, wait+"if (msg.key === 'bad') throw "+thrown+"; yield Message({ value: 1 })")
+				b := newBatch(t, nil, input{"a", `{}`}, input{"bad", `{}`}, input{"b", `{}`})
+				var failures []string
+				b.Fail = func(i int, err error) error {
+					failures = append(failures, fmt.Sprint(i, " ", err))
+					return nil
+				}
+				if err := tr.Run(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+				if len(failures) != 1 || !strings.HasPrefix(failures[0], "1 "+want) {
+					t.Errorf("%q", failures)
+				}
+				expect(t, effects(b), "out a=1\nout b=1\n")
+			})
+		}
+	}
+}
+
+// What nobody awaits has the place where it was rejected, whatever it was rejected with.
+func TestRejectedScalarsHaveTheirPlace(t *testing.T) {
+	e := fail(t, "1;\nconst f = () => Promise.reject(5);\nf()", "{}")
+	if e.Code() != CodeUnhandled || e.Error() != "a promise was rejected and nothing awaits it: thrown: 5 (f.yaml:2:31)" {
+		t.Error(e.Code(), e)
 	}
 }

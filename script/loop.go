@@ -35,6 +35,7 @@ type turn struct {
 	operations []*operation
 	executors  []goja.Callable // the reject functions of promises that the script made
 	unhandled  []*goja.Promise // rejected, and nobody looked
+	rejected   *Error          // where the last of them was
 	site       int             // where it awaited last, as an offset of the joined text
 	threw      goja.Value      // what a throw statement threw last,
 	threwAt    int             // and where
@@ -210,6 +211,8 @@ func (v *vm) track(p *goja.Promise, operation goja.PromiseRejectionOperation) {
 	}
 	if operation == goja.PromiseRejectionReject {
 		c.unhandled = append(c.unhandled, p)
+		c.rejected = &Error{}
+		v.locate(c.rejected, v.rt.CaptureCallStack(maxStackLines, nil))
 		return
 	}
 	for i := range c.unhandled {
@@ -226,6 +229,9 @@ func (v *vm) outcome(c *turn) (done bool, failed *Error) {
 	for _, p := range c.unhandled {
 		if p != c.promise && c.over == nil {
 			failed = v.rejection(c, p.Result())
+			if failed.at.line == 0 && p == c.unhandled[len(c.unhandled)-1] {
+				failed.at, failed.stack = c.rejected.at, c.rejected.stack
+			}
 			failed.message = "a promise was rejected and nothing awaits it: " + failed.message
 			failed.code, failed.hint = CodeUnhandled, "await each promise, several with await Promise.all([…])"
 			return true, failed
@@ -259,9 +265,12 @@ func (v *vm) at(c *turn, r *refusal) *Error {
 
 // rejection is what a promise was rejected with as an error.
 func (v *vm) rejection(c *turn, reason goja.Value) *Error {
-	if o, ok := reason.(*goja.Object); ok {
-		if e, is := sentinelOf(o); is && o.ClassName() == "Error" {
-			return &Error{code: CodeError, message: e.Error(), err: e.err}
+	if o, ok := reason.(*goja.Object); ok && o.ClassName() == "Error" {
+		var over *ended
+		v.showUntil = time.Now().Add(showTime)
+		v.guard(func() { over, _ = sentinelOf(o) })
+		if over != nil {
+			return &Error{code: CodeError, message: over.Error(), err: over.err}
 		}
 	}
 	v.turn, v.values.bigs = c, c.bigs

@@ -377,6 +377,9 @@ func (t *overlapping) look(c *turn) error {
 	if !done {
 		return nil
 	}
+	if t.vm.spent {
+		return &interrupted{c, failed}
+	}
 	if c.promise.State() == goja.PromiseStatePending || len(c.operations) > 0 {
 		over := t.vm.rt.NewGoError(&ended{failed})
 		if err := t.enter(c, func() error { return t.vm.end(c, over) }); err != nil {

@@ -217,7 +217,7 @@ func (r *run) run() (err error, reusable bool) {
 	r.stop.end()
 	v.rt.ClearInterrupt()
 	interrupted := interruption(thrown) != nil || failed != nil && failed.code == CodeTimeout
-	reusable = !interrupted && (failed == nil || failed.code != CodeStack)
+	reusable = !interrupted && !v.spent && (failed == nil || failed.code != CodeStack)
 	switch {
 	case r.err != nil:
 		return r.err, reusable

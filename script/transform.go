@@ -163,7 +163,7 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 		t.calls.Store(t.calls.Load() &^ 1)
 		t.undo()
 		stopped := interruption(err)
-		if stopped != nil || failed.code == CodeStack {
+		if stopped != nil || failed.code == CodeStack || v.spent {
 			t.vm = nil
 		} else {
 			v.rt.ClearInterrupt()

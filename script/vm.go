@@ -66,7 +66,12 @@ type vm struct {
 	handler  *goja.Object
 	slab     []message
 	initial  []byte
-	configs  stream.Configs   // of the batch or poll under way
+	configs  stream.Configs // of the batch or poll under way
+
+	// While what was thrown is shown: until when its code may run, and whether it had to be stopped, after which the VM must go.
+	showUntil time.Time
+	spent     bool
+
 	relaying *relaying        // what a relay is at; nil for records
 	urls     *[2]*goja.Object // URL and URLSearchParams, once made
 

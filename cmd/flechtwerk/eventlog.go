@@ -328,6 +328,9 @@ func scriptKeys(err error) (keys []any) {
 	if causes := failed.Causes(); len(causes) > 0 {
 		keys = append(keys, "causes", strings.Join(causes, "; "))
 	}
+	if stack := failed.Stack(); len(stack) > 1 {
+		keys = append(keys, "stack", strings.Join(stack, "; "))
+	}
 	return keys
 }
 
