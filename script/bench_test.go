@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,7 +28,7 @@ func benchmark(b *testing.B, body string) {
 // benchmarkOver runs a body over values, with states that are in a store, in batches of so many records.
 func benchmarkOver(b *testing.B, body string, text func(int) string, store storeMap, size int) {
 	p := mustCompile(b, Source{Body: bodyText(body)})
-	tr, err := p.NewTransform(Env{Stage: "s", Outputs: out, Initial: []byte(`{"count":0,"sum":0}`)})
+	tr, err := p.NewTransform(Env{Stage: "s", Outputs: out, Initial: []byte(`{"count":0,"sum":0}`), Fetch: answerAtOnce})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -65,6 +66,10 @@ func benchmarkOver(b *testing.B, body string, text func(int) string, store store
 		b.ReportMetric(float64(best)/float64(size), "best-ns/op") // of one batch: on a busy machine the others say little
 	}
 	b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/op")
+}
+
+func answerAtOnce(context.Context, *FetchRequest) (*FetchResponse, error) {
+	return &FetchResponse{Status: 200, URL: "http://x/", Shown: "http://x/", Body: io.NopCloser(strings.NewReader(`{"limit":85}`))}, nil
 }
 
 // cpuTime is what the process has used of all processors, garbage collection included.
@@ -112,6 +117,31 @@ func BenchmarkCompile(b *testing.B) {
 // A body that awaits a value that is there.
 func BenchmarkAwait(b *testing.B) {
 	benchmark(b, `const value = await msg.value.temperature; yield Message({ value: { value } });`)
+}
+
+// A body that awaits what memo remembers.
+func BenchmarkAwaitMemo(b *testing.B) {
+	benchmark(b, `const value = await memo('value', '1h', async () => ({ limit: 85 })); yield Message({ value: { value } });`)
+}
+
+// A body that awaits an asynchronous function of its own.
+func BenchmarkAwaitFunction(b *testing.B) {
+	benchmark(b, `const twice = async x => x * 2; const value = await twice(msg.value.temperature); yield Message({ value: { value } });`)
+}
+
+// A body that awaits a helper that yields.
+func BenchmarkAwaitHelper(b *testing.B) {
+	benchmark(b, `async function* emit(value) { yield Message({ value: { value } }) } yield* emit(msg.value.temperature);`)
+}
+
+// A body that awaits a request, which is answered at once.
+func BenchmarkAwaitFetch(b *testing.B) {
+	benchmark(b, `const value = await fetch('http://x/'); yield Message({ value: { value: value.status } });`)
+}
+
+// The same, and the answer's content.
+func BenchmarkAwaitFetchContent(b *testing.B) {
+	benchmark(b, `const value = await (await fetch('http://x/')).json(); yield Message({ value: { value } });`)
 }
 
 // largeValue is a record of about n bytes: a reading with an array of readings in it.

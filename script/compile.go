@@ -311,7 +311,7 @@ func (c *compilation) join() *Program {
 	var outer *ast.FunctionLiteral
 	var p *Program
 	var r *rewriter
-	plain, flat, async, straight := false, c.Kind != Poll && c.Kind != Enrich && !c.Module, false, true
+	plain, flat, async, straight, loops := false, c.Kind != Poll && c.Kind != Enrich && !c.Module, false, true, c.Kind == Transform || c.Kind == Relay
 	for {
 		var err error
 		tree, err = parse(src.text.String())
@@ -328,15 +328,15 @@ func (c *compilation) join() *Program {
 		p = &Program{kind: c.Kind, schema: c.Protobuf, src: src, plain: plain, async: async}
 		outer = tree.Body[0].(*ast.ExpressionStatement).Expression.(*ast.FunctionLiteral)
 		r = &rewriter{
-			compilation: c, program: p, src: src, stateless: c.Kind == Relay && c.Push, catches: c.Kind == Poll || async, enrich: c.Kind == Enrich, plain: plain, flat: flat, async: async, straight: straight, unit: &unit{},
+			compilation: c, program: p, src: src, stateless: c.Kind == Relay && c.Push, catches: c.Kind == Poll || async, enrich: c.Kind == Enrich, plain: plain, flat: flat, async: async, straight: straight, loops: loops && async && straight, unit: &unit{},
 			known: builtinNames(), reached: map[string]bool{},
 			report: func(offset int, code, message, hint string) { c.report(src.place(offset), code, message, hint) },
 		}
 		waits := c.top(r, outer)
-		if plain == (plain || r.exotic) && flat == (flat && !r.whole) && async == (async || waits) && straight == (straight && !r.forked) {
+		if plain == (plain || r.exotic) && flat == (flat && !r.whole) && async == (async || waits) && straight == (straight && !r.forked) && loops == (loops && !r.single) {
 			break
 		}
-		plain, flat, async, straight = plain || r.exotic, flat && !r.whole, async || waits, straight && !r.forked
+		plain, flat, async, straight, loops = plain || r.exotic, flat && !r.whole, async || waits, straight && !r.forked, loops && !r.single
 	}
 	if len(c.problems) > 0 {
 		return nil
@@ -601,6 +601,7 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 		c.checkArguments(r, s)
 	}
 	r.declareBlock(body.Body.List, local)
+	r.loops = r.loops && c.loops(body)
 	r.own, r.body, r.inEnrich = true, true, r.enrich
 	r.statements(body.Body.List)
 	r.own, r.body, r.inEnrich = false, false, false
@@ -629,6 +630,9 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 		r.program.further = append(r.program.further, name)
 	}
 	body.Async, body.Generator = r.async, false
+	if r.loops {
+		r.repeat(body)
+	}
 }
 
 // checkArguments refuses a body that declares its own arguments again.
@@ -739,7 +743,7 @@ func parameters(names []string) *ast.ParameterList {
 
 // parameters are the names that the joined program is called with, in order.
 func (p *Program) parameters() []string {
-	names := []string{nameYield, nameKeep, nameOver, nameReturned, namePass, nameSnap, nameFreeze, nameAwait, nameReady, nameSettled, nameExecutor, nameThrown, "Message", "State", "vars", "console"}
+	names := []string{nameYield, nameKeep, nameOver, nameReturned, namePass, nameSnap, nameFreeze, nameAwait, nameForks, nameReady, nameSettled, nameExecutor, nameThrown, "Message", "State", "vars", "console"}
 	for i := range p.objects {
 		names = append(names, fmt.Sprint(nameObject, i))
 	}

@@ -416,6 +416,7 @@ type recordedWay struct {
 	bare  bool // object literals and Message({…}) are left to JavaScript
 	split bool // a batch for each record
 	waits bool // as a body that awaits
+	calls bool // with a call of its own for each record
 }
 
 var recordedWays = []recordedWay{
@@ -424,7 +425,12 @@ var recordedWays = []recordedWay{
 	{name: "plain-objects", plain: true},
 	{name: "plain", plain: true, bare: true},
 	{name: "waits", waits: true},
+	{name: "waits-split", waits: true, split: true},
+	{name: "waits-calls", waits: true, calls: true},
 }
+
+// singleCalls behind a body that awaits makes it one that has a call for each record.
+const singleCalls = "\n;if (false) { try {} finally { return } }"
 
 // recorded is one case.
 type recorded struct {
@@ -541,6 +547,13 @@ func (c *recorded) run(t *testing.T, w recordedWay) []string {
 		s.Body.Text += "\n;await 0"
 		if p, err = Compile(s); err != nil || !p.async {
 			t.Fatalf("the script was not compiled as one that awaits: %v", err)
+		}
+	}
+	if w.calls {
+		// No worker runs a body that has this.
+		s.Body.Text += singleCalls
+		if p, err = Compile(s); err != nil || p.loops {
+			t.Fatalf("the script was compiled for workers: %v", err)
 		}
 	}
 	if w.bare {

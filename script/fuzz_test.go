@@ -259,6 +259,9 @@ var waitingSteps = []string{
 	"yield State({ n: state.n, at: (await (await fetch('z/' + msg.value.d)).json()).name });",
 	"if (msg.value.i === 3) await new Promise(() => {});",
 	"{ const late = fetch('x/3'); await fetch('y/1'); await late }",
+	"var first = first ?? msg.value.i; yield Message({ value: first });",
+	"{ const get = async ms => { if (ms % 2) await fetch('x/' + ms); await 0; return ms }; const a = get(msg.value.d); yield Message({ value: [await get(2), await a] }) }",
+	"try { if (msg.value.i % 5 === 3) return } finally { state.left = await msg.value.i }",
 }
 
 // FuzzAwaits runs bodies that wait, over records of a few keys, and wants the same whether records overlap, run one after

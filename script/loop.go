@@ -14,7 +14,8 @@ import (
 //
 //  1. A slice is one entry into the VM: the begin of a call, or the result of one operation. It runs until no promise job is
 //     left. Calls share no promise, so everything that runs in a slice belongs to the call that it was begun for, and that
-//     call is under way (vm.turn) from begin to end of the slice.
+//     call is under way (vm.turn) from begin to end of the slice. When it is over, and no promise job is left of it, another
+//     call may begin in the same slice and take its place.
 //  2. What a slice leaves waits for operations of its own call. So a call whose promise is pending, and that has no operation
 //     under way, will never end.
 //  3. To end a call is to reject what it waits for with the sentinel, which no catch clause takes; to drop it is to let it
@@ -27,6 +28,7 @@ type turn struct {
 	entry   *stateEntry
 	key     string
 	keyed   bool
+	held    bool // the key is busy
 	promise *goja.Promise
 	// over is the sentinel once the call is to end.
 	over    *goja.Object
@@ -40,7 +42,7 @@ type turn struct {
 	threw      goja.Value      // what a throw statement threw last,
 	threwAt    int             // and where
 	landings   []func()        // of what it computes for memo
-	reacted    bool            // something was given to a then: more may run than what awaits
+	reacted    bool            // an asynchronous function began, or something was given to a then: more may run than what awaits
 	origins    map[*goja.Object]*origin
 	bigs       []string
 
@@ -135,14 +137,22 @@ func (v *vm) outside(name string, work func(ctx context.Context) settle) goja.Va
 	return v.rt.ToValue(promise)
 }
 
-// slice enters the VM for a call. Its error is one that no script can catch.
+// slice enters the VM for a call. Its error is one that no script can catch. Afterwards v.last is the call that the slice ended
+// in, since a worker may have begun others.
 func (v *vm) slice(c *turn, f func() error) error {
-	v.turn, v.index = c, c.record
-	v.values.origins, v.values.bigs = c.origins, c.bigs
+	v.work(c)
 	err := f()
-	c.bigs = v.values.bigs
+	if v.last = v.turn; v.last != nil {
+		v.last.bigs = v.values.bigs
+	}
 	v.turn = nil
 	return err
+}
+
+// work makes a call the one that is under way.
+func (v *vm) work(c *turn) {
+	v.turn, v.index = c, c.record
+	v.values.origins, v.values.bigs = c.origins, c.bigs
 }
 
 // deliver gives an operation's result to its call.
@@ -328,6 +338,14 @@ func (v *vm) ready(call goja.FunctionCall) goja.Value {
 
 var promiseType = reflect.TypeFor[*goja.Promise]()
 
+// forks is called where an asynchronous function of the script begins: from now on it and the body take turns.
+func (v *vm) forks(goja.FunctionCall) goja.Value {
+	if v.turn != nil {
+		v.turn.reacted = true
+	}
+	return goja.Undefined()
+}
+
 func (v *vm) settledValue(goja.FunctionCall) goja.Value {
 	value := v.settled
 	v.settled = nil
@@ -339,14 +357,13 @@ func watchThen(v *vm) {
 	v.yes, v.no = v.rt.ToValue(true), v.rt.ToValue(false)
 	v.promise = v.rt.GlobalObject().Get("Promise")
 	prototype := v.promise.(*goja.Object).Get("prototype").(*goja.Object)
-	then, _ := goja.AssertFunction(prototype.Get("then"))
+	// Not by AssertFunction: what it makes would run the promise jobs when it is called from one.
+	then := prototype.Get("then").Export().(func(goja.FunctionCall) goja.Value)
 	must(prototype.DefineDataProperty("then", v.native("then", 2, func(call goja.FunctionCall) goja.Value {
 		if v.turn != nil {
 			v.turn.reacted = true
 		}
-		result, err := then(call.This, call.Arguments...)
-		must(err)
-		return result
+		return then(call)
 	}), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 }
 

@@ -65,6 +65,7 @@ func (r *rewriter) named(name string) {
 		}
 		var keys []string
 		if b == shared {
+			r.single = r.single || r.compilation.Module && s.prefix == "" && name == r.program.kind.String()
 			keys = []string{s.prefix + name}
 		} else if b == linked {
 			keys = s.imports[name].keys()

@@ -32,25 +32,32 @@ type overlapping struct {
 	relaying *relaying
 	vm       *vm // nil after an interrupt, until the next is made
 	body     goja.Callable
+	args     []goja.Value // of a worker
 	loop     *loop
 	states   states
 	calls    calls
 	spare    []map[*goja.Object]*origin
+	idle     *turn // one that is over, and that nobody refers to
 
 	// The batch under way.
 	ctx     context.Context
 	batch   *stream.Batch
 	next    int              // the first record that was not looked at
 	ready   []int            // records that may begin before next: their key has become free, or their VM went away
-	waiting map[string][]int // by busy key: the records that wait for it
+	waiting map[string][]int // by busy key, save that of the call under way: the records that wait for it
 	running []*turn
 	settled []bool
 	failed  map[int]*Error
 	asked   int // records before it are settled, and their failures known to the engine
+
+	// The worker under way.
+	begun   bool  // it was made for a record that it has not asked for
+	onward  bool  // when a record is over, the next would begin
+	failure error // ends the batch
 }
 
 func (p *Program) newOverlapping(env Env, s states) (*overlapping, error) {
-	t := &overlapping{program: p, env: env, limit: env.Concurrency, states: s, loop: newLoop()}
+	t := &overlapping{program: p, env: env, limit: env.Concurrency, states: s, loop: newLoop(), waiting: map[string][]int{}, failed: map[int]*Error{}}
 	if t.limit <= 0 {
 		t.limit = DefaultConcurrency
 	}
@@ -85,6 +92,9 @@ func (t *overlapping) renew() error {
 	}
 	t.body, _ = goja.AssertFunction(v.handler)
 	t.vm, t.states.vm = v, v
+	if t.program.loops {
+		t.args = t.natives()
+	}
 	return nil
 }
 
@@ -96,7 +106,9 @@ func (t *overlapping) Run(ctx context.Context, batch *stream.Batch) error {
 	n := len(batch.Records)
 	t.ctx, t.batch, t.next, t.asked = ctx, batch, 0, 0
 	t.ready, t.running = t.ready[:0], t.running[:0]
-	t.waiting, t.failed = map[string][]int{}, map[int]*Error{}
+	t.begun, t.failure = false, nil
+	clear(t.waiting)
+	clear(t.failed)
 	t.settled = slices.Grow(t.settled[:0], n)[:n]
 	clear(t.settled)
 	err := t.run()
@@ -104,7 +116,7 @@ func (t *overlapping) Run(ctx context.Context, batch *stream.Batch) error {
 		t.stop(err)
 	}
 	t.loop.drain()
-	t.ctx, t.batch = nil, nil
+	t.ctx, t.batch, t.idle = nil, nil, nil
 	if err != nil {
 		t.states.forget()
 		return err
@@ -180,6 +192,7 @@ func (t *overlapping) recover(gone *interrupted) error {
 			}
 			continue
 		}
+		t.hold(c)
 		t.leave(c)
 		t.undo(c)
 		t.ready = append(t.ready, c.record)
@@ -209,24 +222,23 @@ func (t *overlapping) work() error {
 		if err := t.wait(); err != nil {
 			return err
 		}
-		for _, p := range t.loop.take() {
-			c := p.operation.turn
-			if c.dropped {
+		list := t.loop.take()
+		for i, p := range list {
+			if p.operation.turn.dropped {
 				continue
 			}
-			if err := t.enter(c, func() error { return t.vm.deliver(p) }); err != nil {
+			t.onward = i == len(list)-1
+			if err := t.enter(func() error { return t.vm.deliver(p) }); err != nil {
 				return err
 			}
-			if c.promise != nil && !c.dropped {
-				if err := t.look(c); err != nil {
-					return err
-				}
+			if err := t.look(t.vm.last); err != nil {
+				return err
 			}
 		}
 	}
 }
 
-// take answers the next record that may begin, and makes its key busy.
+// take answers the next record that may begin.
 func (t *overlapping) take() (int, bool) {
 	if len(t.ready) > 0 {
 		i := t.ready[0]
@@ -236,13 +248,15 @@ func (t *overlapping) take() (int, bool) {
 	for t.next < len(t.batch.Records) {
 		i := t.next
 		t.next++
+		if len(t.waiting) == 0 {
+			return i, true
+		}
 		key, ok := t.key(i)
 		if !ok {
 			return i, true
 		}
 		waiting, busy := t.waiting[key]
 		if !busy {
-			t.waiting[key] = nil
 			return i, true
 		}
 		t.waiting[key] = append(waiting, i)
@@ -301,28 +315,18 @@ func (t *overlapping) oldest() time.Time {
 // begin runs the first slice of a record's call.
 func (t *overlapping) begin(i int) error {
 	v := t.vm
-	record := &t.batch.Records[i]
-	c := &turn{record: i, site: -1, parent: t.ctx}
-	c.key, c.keyed = t.key(i)
-	if n := len(t.spare); n > 0 {
-		c.origins, t.spare = t.spare[n-1], t.spare[:n-1]
-	} else {
-		c.origins = map[*goja.Object]*origin{}
+	c, err := t.open(i)
+	if err != nil {
+		return err
 	}
-	if t.program.namesState && t.batch.States != nil {
-		var err error
-		if c.entry, err = t.states.entry(t.batch.States, record.StateKey); err != nil {
-			return err
-		}
+	args := t.args
+	if t.begun, t.onward = t.program.loops, t.program.loops; !t.program.loops {
+		args = t.arguments(c, &t.batch.Records[i])
 	}
-	t.running = append(t.running, c)
-	if t.env.Timeout > 0 {
-		c.began = time.Now()
-	}
-	if err := t.enter(c, func() error {
+	if err := t.enter(func() error {
 		return v.slice(c, func() error {
-			answer, err := t.body(goja.Undefined(), t.arguments(c, record)...)
-			if err == nil {
+			answer, err := t.body(goja.Undefined(), args...)
+			if c := v.turn; err == nil && c != nil {
 				c.promise = answer.Export().(*goja.Promise)
 			}
 			return err
@@ -330,20 +334,49 @@ func (t *overlapping) begin(i int) error {
 	}); err != nil {
 		return err
 	}
-	return t.look(c)
+	return t.look(v.last)
+}
+
+// open makes the call of a record.
+func (t *overlapping) open(i int) (*turn, error) {
+	c := t.idle
+	if t.idle = nil; c == nil {
+		c = &turn{}
+	}
+	*c = turn{record: i, site: -1, parent: t.ctx, bigs: c.bigs[:0]}
+	c.key, c.keyed = t.key(i)
+	if len(t.waiting) > 0 && c.keyed {
+		_, c.held = t.waiting[c.key]
+	}
+	if t.program.namesState && t.batch.States != nil {
+		var err error
+		if c.entry, err = t.states.entry(t.batch.States, t.batch.Records[i].StateKey); err != nil {
+			return nil, err
+		}
+	}
+	if n := len(t.spare); n > 0 {
+		c.origins, t.spare = t.spare[n-1], t.spare[:n-1]
+	} else {
+		c.origins = map[*goja.Object]*origin{}
+	}
+	t.running = append(t.running, c)
+	if t.env.Timeout > 0 {
+		c.began = time.Now()
+	}
+	return c, nil
+}
+
+// hold makes the key of a call busy.
+func (t *overlapping) hold(c *turn) {
+	if c.keyed && !c.held {
+		c.held = true
+		t.waiting[c.key] = nil
+	}
 }
 
 func (t *overlapping) arguments(c *turn, record *stream.Record) []goja.Value {
 	v, p := t.vm, t.program
-	args := make([]goja.Value, 0, 5)
-	switch {
-	case !p.flat:
-		args = append(args, v.msg(record))
-	case p.readsValue:
-		args = append(args, v.recordValue(record))
-	default:
-		args = append(args, goja.Null())
-	}
+	args := append(make([]goja.Value, 0, 5), t.first(record))
 	if p.flat && p.readsKey {
 		args = append(args, v.recordKey(record))
 	}
@@ -360,21 +393,39 @@ func (t *overlapping) arguments(c *turn, record *stream.Record) []goja.Value {
 	return args
 }
 
+// first is the body's first argument.
+func (t *overlapping) first(record *stream.Record) goja.Value {
+	switch {
+	case !t.program.flat:
+		return t.vm.msg(record)
+	case t.program.readsValue:
+		return t.vm.recordValue(record)
+	default:
+		return goja.Null()
+	}
+}
+
 // enter runs a slice under the eyes of the watchdog.
-func (t *overlapping) enter(c *turn, slice func() error) error {
+func (t *overlapping) enter(slice func() error) error {
 	t.calls.Store((t.calls.Load()>>1+1)<<1 | 1)
+	t.vm.last = nil
 	err := slice()
 	t.calls.Store(t.calls.Load() &^ 1)
 	if err != nil {
-		return &interrupted{c, err}
+		return &interrupted{t.vm.last, err}
 	}
-	return nil
+	err, t.failure = t.failure, nil
+	return err
 }
 
-// look settles a call that is over after a slice.
+// look settles the call that a slice ended in, if it is over.
 func (t *overlapping) look(c *turn) error {
+	if c == nil || c.promise == nil || c.dropped {
+		return nil
+	}
 	done, failed := t.vm.outcome(c)
 	if !done {
+		t.hold(c)
 		return nil
 	}
 	if t.vm.spent {
@@ -382,7 +433,7 @@ func (t *overlapping) look(c *turn) error {
 	}
 	if c.promise.State() == goja.PromiseStatePending || len(c.operations) > 0 {
 		over := t.vm.rt.NewGoError(&ended{failed})
-		if err := t.enter(c, func() error { return t.vm.end(c, over) }); err != nil {
+		if err := t.enter(func() error { return t.vm.end(c, over) }); err != nil {
 			return err
 		}
 	}
@@ -394,8 +445,13 @@ func (t *overlapping) leave(c *turn) {
 	c.drop()
 	i := slices.Index(t.running, c)
 	t.running = slices.Delete(t.running, i, i+1)
-	clear(c.origins)
+	if len(c.origins) > 0 {
+		clear(c.origins)
+	}
 	t.spare = append(t.spare, c.origins)
+	if c.ctx == nil && !c.reacted {
+		t.idle = c // it began no operation
+	}
 }
 
 // finish settles a record.
@@ -406,7 +462,7 @@ func (t *overlapping) finish(c *turn, failed *Error) error {
 		t.failed[c.record] = failed
 	}
 	t.settled[c.record] = true
-	if c.keyed {
+	if c.held {
 		if waiting := t.waiting[c.key]; len(waiting) > 0 {
 			t.waiting[c.key] = waiting[1:]
 			t.ready = append(t.ready, waiting[0])
@@ -451,7 +507,7 @@ func (t *overlapping) stop(cause error) {
 			continue
 		}
 		over := v.rt.NewGoError(&ended{cause})
-		if err := t.enter(c, func() error { return v.end(c, over) }); err != nil {
+		if err := t.enter(func() error { return v.end(c, over) }); err != nil {
 			t.vm = nil
 		}
 	}

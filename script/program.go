@@ -93,6 +93,9 @@ type Program struct {
 	// async says that the body, or something that it can reach, may wait. Its function is asynchronous, and calls overlap.
 	async bool
 
+	// loops says that the body's function, which is asynchronous, runs one record after the other.
+	loops bool
+
 	yields, namesState, yieldsMessage, returns bool
 	namesProtobuf                              bool
 }

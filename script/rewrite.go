@@ -21,8 +21,11 @@ type rewriter struct {
 	own         bool // in the body itself or a helper that yields, not in a function inside it
 	body        bool // in the body itself
 	async       bool // the body waits: its function and that of helpers are asynchronous
-	straight    bool // no function but the body and its helpers waits, and no promise is made by the script
-	forked      bool // one does, or is made
+	straight    bool // the script makes no promise by itself
+	forked      bool // it does
+	loops       bool // the body's function runs one record after the other
+	single      bool // it cannot
+	finally     int  // how many finally blocks of the body are around what is walked
 	unit        *unit
 	inFunction  bool // arguments can be read; goja panics where an arrow function reads those of the function around it
 	yielding    bool // the function that is walked next is a helper that yields
@@ -53,6 +56,7 @@ const (
 	nameOver     = "@over"
 	nameReturned = "@returned"
 	nameAwait    = "@await"
+	nameForks    = "@forks"
 	nameReady    = "@ready"
 	nameSettled  = "@settled"
 	nameExecutor = "@executor"
@@ -351,6 +355,9 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 				s.Argument = call(nameReturned, s.Return, s.Argument)
 			}
 		}
+		if r.body && r.loops {
+			return r.onward(s)
+		}
 	case *ast.SwitchStatement:
 		s.Discriminant = r.expr(s.Discriminant)
 		r.push()
@@ -374,7 +381,9 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 		if s.Catch != nil {
 			r.catch(s.Catch)
 		}
+		r.finally++
 		r.block(s.Finally)
+		r.finally--
 	case *ast.VariableStatement:
 		for _, b := range s.List {
 			r.binding(b)
@@ -456,7 +465,6 @@ func (r *rewriter) function(f *ast.FunctionLiteral) {
 	r.yielding = false
 	if f.Async {
 		r.unit.waits = true
-		r.forked = r.forked || !yielding
 		if f.Generator {
 			r.refuse(f.Function, "script.helper", "declare it: async function* name(…) { … }, and run it with yield* name(…)", "an async function* stands only as a declaration")
 		}
@@ -479,6 +487,9 @@ func (r *rewriter) function(f *ast.FunctionLiteral) {
 		r.declareBlock(f.Body.List, local)
 		r.own = yielding
 		r.statements(f.Body.List)
+		if f.Async && !yielding && r.async {
+			f.Body.List = append([]ast.Statement{&ast.ExpressionStatement{Expression: call(nameForks, f.Function)}}, f.Body.List...)
+		}
 	})
 }
 
@@ -511,7 +522,6 @@ func (r *rewriter) parameters(list *ast.ParameterList) {
 func (r *rewriter) arrow(f *ast.ArrowFunctionLiteral) {
 	if f.Async {
 		r.unit.waits = true
-		r.forked = true
 	}
 	inFunction := r.inFunction
 	r.inFunction = false
@@ -525,8 +535,14 @@ func (r *rewriter) arrow(f *ast.ArrowFunctionLiteral) {
 			r.declareVars(f.DeclarationList, local)
 			r.declareBlock(body.List, local)
 			r.statements(body.List)
+			if f.Async && r.async {
+				body.List = append([]ast.Statement{&ast.ExpressionStatement{Expression: call(nameForks, f.Start)}}, body.List...)
+			}
 		case *ast.ExpressionBody:
 			body.Expression = r.expr(body.Expression)
+			if f.Async && r.async {
+				body.Expression = &ast.SequenceExpression{Sequence: []ast.Expression{call(nameForks, f.Start), body.Expression}}
+			}
 		}
 	})
 }

@@ -78,6 +78,7 @@ type vm struct {
 	// What bodies that await have beside: the loop, and the call that the slice under way belongs to.
 	loop    *loop
 	turn    *turn
+	last    *turn      // the call that the last slice ended in
 	settled goja.Value // what is awaited, between @ready and @settled
 	promise goja.Value // the built-in Promise
 	yes, no goja.Value
@@ -153,7 +154,7 @@ func newVM(p *Program, env *Env) (*vm, error) {
 			}
 			return list[len(list)-1]
 		}),
-		v.native("await", 2, v.awaited), v.native("await", 2, v.ready), v.native("await", 0, v.settledValue), v.native("Promise", 1, v.executor), v.native("throw", 2, v.thrown),
+		v.native("await", 2, v.awaited), v.native("forks", 0, v.forks), v.native("await", 2, v.ready), v.native("await", 0, v.settledValue), v.native("Promise", 1, v.executor), v.native("throw", 2, v.thrown),
 		message, state, varsValue, console,
 	}
 	over, err := v.over(args[0])
