@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+)
+
+// T1, T9: of 500 records of 100 keys that each wait 100 ms for a web server, 64 wait at once and never two of a key, what
+// comes out is in the order of what came in, and all of it takes about a second.
+func TestT1RunOfRecordsThatWait(t *testing.T) {
+	const records, keys, each = 500, 100, 100 * time.Millisecond
+	var mu sync.Mutex
+	var began, ended time.Time
+	running, most := map[string]int{}, 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key, all := r.URL.Query().Get("key"), 0
+		mu.Lock()
+		if began.IsZero() {
+			began = time.Now()
+		}
+		if running[key]++; running[key] > 1 {
+			t.Errorf("two requests of %s at once", key)
+		}
+		for _, n := range running {
+			all += n
+		}
+		most = max(most, all)
+		mu.Unlock()
+		<-time.After(each) // the server's work
+		mu.Lock()
+		running[key]--
+		ended = time.Now()
+		mu.Unlock()
+		_, _ = io.WriteString(w, `{"n":`+r.URL.Query().Get("n")+`}`)
+	}))
+	defer server.Close()
+	var seed strings.Builder
+	for i := range records {
+		fmt.Fprintf(&seed, "        - { key: k%d, n: %d }\n", i%keys, i)
+	}
+	s := start(t, "run", "--dev", "-s", "http.listen=127.0.0.1:0", "--print", "answers", write(t, t.TempDir(), "p.yaml", `pipeline: p
+topics:
+  questions:
+    partitions: 1
+    seed:
+      key: key
+      records:
+`+seed.String()+`  answers: { partitions: 1 }
+transformers:
+  ask:
+    input_topics: questions
+    output_topics: answers
+    transform: |
+      const answer = await fetch('`+server.URL+`', { query: { key: msg.key, n: msg.value.n } });
+      state.count = (state.count ?? 0) + 1;
+      yield State(state);
+      yield Message({ value: { n: (await answer.json()).n, count: state.count } });
+`))
+	for i, got := range printed(t, s, records) {
+		if want := fmt.Sprintf(`k%d {"n":%d,"count":%d}`, i%keys, i, i/keys+1); got != want {
+			t.Fatalf("record %d is %s, want %s", i, got, want)
+		}
+	}
+	if most != pipeline.DefaultConcurrency {
+		t.Errorf("%d at once at most", most)
+	}
+	took := ended.Sub(began)
+	t.Logf("%d records took %s", records, took.Round(time.Millisecond))
+	if took > records*each/10 {
+		t.Errorf("%d records took %s", records, took)
+	}
+	if status := s.stop(); status != 0 {
+		t.Errorf("exit status %d: %s", status, s.stderr.String())
+	}
+}
+
+// A transformer with on_error: { retry: … } whose body calls what is down: only that task pauses, nothing of it is committed,
+// and once the server answers again all comes out in order, once.
+func TestRetryOfABodyWhoseServerIsDown(t *testing.T) {
+	var down atomic.Bool
+	down.Store(true)
+	refused := make(chan struct{}, 1000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/3" && down.Load() {
+			http.Error(w, "closed", http.StatusServiceUnavailable)
+			refused <- struct{}{}
+			return
+		}
+		_, _ = io.WriteString(w, r.URL.Path[1:])
+	}))
+	defer server.Close()
+	var seed strings.Builder
+	for i := range 6 {
+		fmt.Fprintf(&seed, "        - { key: a, n: %d }\n", i) // partition 0
+	}
+	for i := range 4 {
+		fmt.Fprintf(&seed, "        - { key: abc, n: %d }\n", 10+i) // partition 1
+	}
+	s := start(t, "run", "--dev", "-s", "http.listen=127.0.0.1:0", "-s", "log.level=debug", "--print", "answers", write(t, t.TempDir(), "p.yaml", `pipeline: p
+topics:
+  questions:
+    partitions: 2
+    seed:
+      key: key
+      records:
+`+seed.String()+`  answers: { partitions: 2 }
+transformers:
+  ask:
+    input_topics: questions
+    output_topics: answers
+    on_error: { retry: 20ms..100ms }
+    transform: |
+      const answer = await fetch('`+server.URL+`/' + msg.value.n, { expect: 200 });
+      state.list = [...(state.list ?? []), Number(await answer.text())];
+      yield State(state);
+      yield Message({ value: state.list });
+`))
+	// The other task goes on meanwhile.
+	for range 3 {
+		<-refused
+	}
+	want := []string{"abc [10]", "abc [10,11]", "abc [10,11,12]", "abc [10,11,12,13]"}
+	if got := printed(t, s, 4); !slices.Equal(got, want) {
+		t.Errorf("while the server is down: %s", got)
+	}
+	for range 3 {
+		<-refused
+	}
+	if got := s.records(t); len(got) != 4 {
+		t.Errorf("of the task that pauses came %s", got[4:])
+	}
+	down.Store(false)
+	want = append(want, "a [0]", "a [0,1]", "a [0,1,2]", "a [0,1,2,3]", "a [0,1,2,3,4]", "a [0,1,2,3,4,5]")
+	if got := printed(t, s, 10); !slices.Equal(got, want) {
+		t.Errorf("got %s", got)
+	}
+	if log := s.stderr.String(); !strings.Contains(log, "answered 503") || !strings.Contains(log, "code=script.error thrown_code=status") {
+		t.Error(log)
+	}
+	if status := s.stop(); status != 0 {
+		t.Errorf("exit status %d: %s", status, s.stderr.String())
+	}
+}
