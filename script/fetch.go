@@ -2,6 +2,7 @@ package script
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/md5" //nolint:gosec // servers publish it to find broken downloads
 	"crypto/sha256"
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -56,7 +58,8 @@ func (e *FetchError) Unwrap() error { return e.Err }
 // answer is a response whose body was read.
 type answer struct {
 	*FetchResponse
-	body []byte
+	method string
+	body   []byte
 	// items says that the body was read item by item: there is none to read again.
 	items bool
 }
@@ -99,7 +102,7 @@ func (o *options) run(ctx context.Context, fetch func(context.Context, *FetchReq
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{FetchResponse: response, body: body}
+	a := &answer{FetchResponse: response, method: cmp.Or(o.request.Method, http.MethodGet), body: body}
 	if len(o.expect) > 0 && !slices.Contains(o.expect, a.Status) {
 		return nil, a.fail("status", "answered %d: %s", a.Status, snippet(body))
 	}
@@ -120,7 +123,7 @@ func (o *options) run(ctx context.Context, fetch func(context.Context, *FetchReq
 }
 
 func (a *answer) fail(code, format string, args ...any) error {
-	return &FetchError{Code: code, Message: a.Shown + " " + fmt.Sprintf(format, args...)}
+	return &FetchError{Code: code, Message: strings.TrimSpace(a.method+" "+a.Shown) + " " + fmt.Sprintf(format, args...)}
 }
 
 // sameSum compares a checksum in hexadecimal or base64 with its bytes.
@@ -273,11 +276,15 @@ func (v *vm) fetchOptions(address, settings goja.Value) *options {
 			v.members(name, value, func(name string, value goja.Value) {
 				switch name {
 				case "size":
-					o.verify.size = value.ToInteger()
+					size := value.ToFloat()
+					if !goja.IsNumber(value) || !(size >= 0) || size != math.Trunc(size) || size > 1<<53 {
+						v.refuseOption("", "verify.size of fetch is no number of bytes")
+					}
+					o.verify.size = int64(size)
 				case "md5":
-					o.verify.md5 = v.word("verify.md5", value)
+					o.verify.md5 = v.sum("verify.md5", value, md5.Size)
 				case "sha256":
-					o.verify.sha256 = v.word("verify.sha256", value)
+					o.verify.sha256 = v.sum("verify.sha256", value, sha256.Size)
 				default:
 					v.refuseOption("it has size, md5 and sha256", "verify of fetch has no %q", name)
 				}
@@ -299,11 +306,26 @@ func (v *vm) fetchOptions(address, settings goja.Value) *options {
 	return o
 }
 
+// sum is a checksum of so many bytes, in hexadecimal or base64.
+func (v *vm) sum(option string, value goja.Value, size int) string {
+	text := v.word(option, value)
+	if _, err := hex.DecodeString(text); err == nil && len(text) == 2*size {
+		return text
+	}
+	if b, err := base64.StdEncoding.DecodeString(text); err != nil || len(b) != size {
+		v.refuseOption("write its hexadecimal digits, or base64", "%s of fetch is not the text of %d bytes", option, size)
+	}
+	return text
+}
+
 // authorization is the header of auth: { bearer } or { user, password }.
 func (v *vm) authorization(value goja.Value) string {
+	const hint = "it is { bearer } or { user, password }"
 	var bearer, user, password string
+	given := map[string]bool{}
 	v.members("auth", value, func(name string, value goja.Value) {
-		switch text := v.word("auth."+name, value); name {
+		text := v.word("auth."+name, value)
+		switch given[name] = true; name {
 		case "bearer":
 			bearer = text
 		case "user":
@@ -311,10 +333,15 @@ func (v *vm) authorization(value goja.Value) string {
 		case "password":
 			password = text
 		default:
-			v.refuseOption("it is { bearer } or { user, password }", "auth of fetch has no %q", name)
+			v.refuseOption(hint, "auth of fetch has no %q", name)
 		}
 	})
-	if bearer != "" {
+	switch {
+	case given["bearer"] == given["user"] || given["bearer"] && given["password"]:
+		v.refuseOption(hint, "auth of fetch has neither a bearer nor a user alone")
+	case given["bearer"] && bearer == "":
+		v.refuseOption("", "auth.bearer of fetch is empty")
+	case given["bearer"]:
 		return "Bearer " + bearer
 	}
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
