@@ -25,7 +25,7 @@ type encoder struct {
 }
 
 // maxValue is the largest value that is encoded, in bytes. It is far above what Kafka takes.
-const maxValue = 256 << 20
+const maxValue = 64 << 20
 
 // encode appends value as compact JSON. It throws a refusal that names the field where a value cannot leave.
 func (e *encoder) encode(dst []byte, value goja.Value) []byte {
@@ -132,6 +132,7 @@ func isNameByte(b byte) bool {
 
 // value appends a value and answers false, having written nothing, if it is undefined.
 func (e *encoder) value(value goja.Value) bool {
+	e.vm.look()
 	switch o, ok := value.(*goja.Object); {
 	case ok:
 		return e.object(o)

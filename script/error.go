@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,8 @@ const (
 	CodeError     = "script.error"               // the script threw
 	CodeTimeout   = "script.timeout"             // it ran longer than it may
 	CodeStack     = "script.recursion"           // calls nest too deep
+	CodeMemory    = "script.memory"              // it made the process hold too much
+	CodeEngine    = "script.engine"              // the JavaScript engine failed
 	CodeYield     = "script.yield"               // it yielded or returned what is neither a Message nor a State
 	CodeMessage   = "script.message"             // a member of a Message is wrong
 	CodeTopic     = "script.topic"               // a Message names no topic, or one that is not an output of the stage
@@ -131,20 +134,24 @@ func (v *vm) throw(err error) {
 // showTime is how long the code of a script may run while what it threw is looked at: getters of an error's message, say.
 const showTime = time.Second
 
-// guard calls f, which may run code of the script's, and lets nothing of it through: neither an exception nor an interrupt. What
+// guard calls show, which may run code of the script's, and lets nothing of it through: neither an exception nor an interrupt. What
 // is still running at the end of showTime is stopped, and the VM is spent.
-func (v *vm) guard(f func()) {
+func (v *vm) guard(show func()) {
 	left := time.Until(v.showUntil)
 	if v.spent || left <= 0 {
 		return
 	}
 	call, _ := goja.AssertFunction(v.rt.ToValue(func(goja.FunctionCall) goja.Value {
-		f()
+		show()
 		return nil
 	}))
 	timer := time.AfterFunc(left, func() { v.rt.Interrupt(v.overtime()) })
-	_, err := call(goja.Undefined())
-	if inTime := timer.Stop(); !inTime || interruption(err) != nil {
+	err := contained(func() error {
+		_, err := call(goja.Undefined())
+		return err
+	})
+	var f *fault
+	if inTime := timer.Stop(); !inTime || interruption(err) != nil || errors.As(err, &f) {
 		v.spent = true
 	}
 }
@@ -166,6 +173,10 @@ func (v *vm) failure(err error) *Error {
 			e.code, e.message, e.hint, e.err = reason.code, reason.message, reason.hint, reason.err
 		}
 		v.locate(e, err.Stack())
+	case *fault:
+		e.code, e.message, e.err = CodeEngine, "the JavaScript engine failed: "+err.Error(), err
+		e.hint = "this is a fault of the engine, which one of the built-in functions in this line has; write it in another way, and please report it"
+		_ = contained(func() error { v.locate(e, v.rt.CaptureCallStack(0, nil)); return nil })
 	case *goja.Exception:
 		var makers []string
 		v.guard(func() { makers = constructors(err.Value()) })
@@ -187,6 +198,30 @@ func (v *vm) failure(err error) *Error {
 	}
 	return e
 }
+
+// fault is a run-time panic of goja's. The VM that had it must go.
+type fault struct{ what runtime.Error }
+
+func (f *fault) Error() string { return f.what.Error() }
+func (f *fault) Unwrap() error { return f.what }
+
+// contained calls f, which enters goja, and answers a run-time panic in it as an error: some built-in functions of goja stumble
+// over what a script may give them, and the other tasks of the process have nothing to do with that.
+func contained(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			what, ok := r.(runtime.Error)
+			if !ok {
+				panic(r)
+			}
+			err = &fault{what}
+		}
+	}()
+	return f()
+}
+
+// spoilt tells whether a VM that failed so must not be used again.
+func (e *Error) spoilt() bool { return e.code == CodeStack || e.code == CodeEngine }
 
 // constructors are the names of the classes that made an error: it is thrown where it is made with new, not in their
 // constructors.

@@ -1,13 +1,10 @@
 package script
 
 import (
-	"fmt"
 	"strings"
 	"sync/atomic"
 
 	"github.com/dop251/goja"
-
-	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 )
 
 // Freezing makes sure that no call leaves anything behind for the next: built-ins, globals, vars and what functions
@@ -253,101 +250,3 @@ func cannotFreeze(path, what string) *refusal {
 	return refuse(CodeShared, "make it inside a function, or use an object or an array; what one call may keep for the next is its State",
 		"%s is %s, which is shared by all calls and cannot be frozen", path, what)
 }
-
-// limitBuiltins takes away what builds code from text, and bounds what builds long strings.
-func limitBuiltins(v *vm) {
-	rt := v.rt
-	global := rt.GlobalObject()
-	none := func(what string) func(goja.FunctionCall) goja.Value {
-		return func(goja.FunctionCall) goja.Value {
-			panic(rt.NewTypeError("%s is not there: write the code where it runs", what))
-		}
-	}
-	kinds, err := rt.RunProgram(functionKindsProgram)
-	must(err)
-	var prototypes []*goja.Object
-	must(rt.ExportTo(kinds, &prototypes))
-	for i, prototype := range prototypes {
-		constructor := v.native("Function", 1, none("the Function constructor"))
-		must(constructor.DefineDataProperty("prototype", prototype, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
-		must(prototype.DefineDataProperty("constructor", constructor, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
-		if i == 0 {
-			must(global.Set("Function", constructor))
-		}
-	}
-	must(global.Set("eval", v.native("eval", 1, none("eval"))))
-
-	depth := 0 // nested arrays join by joining their elements
-	stringPrototype := global.Get("String").(*goja.Object).Get("prototype").(*goja.Object)
-	bound := func(prototype *goja.Object, name string, length int, size func(goja.FunctionCall) float64) {
-		original, _ := goja.AssertFunction(prototype.Get(name))
-		limited := v.native(name, length, func(call goja.FunctionCall) goja.Value {
-			if depth++; depth > rawjson.MaxDepth {
-				depth = 0
-				v.fail("RangeError", name+": nested too deep")
-			}
-			defer func() { depth = max(0, depth-1) }()
-			if n := size(call); n > maxString {
-				panic(rt.NewGoError(refuse(CodeError, "build it in parts", "%s would make a string of %.0f characters; %d are the most", name, n, maxString)))
-			}
-			result, err := original(call.This, call.Arguments...)
-			must(err)
-			return result
-		})
-		must(prototype.DefineDataProperty(name, limited, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
-	}
-	bound(stringPrototype, "repeat", 1, func(call goja.FunctionCall) float64 {
-		return lengthOf(call.This) * call.Argument(0).ToFloat()
-	})
-	for _, name := range []string{"padStart", "padEnd"} {
-		bound(stringPrototype, name, 2, func(call goja.FunctionCall) float64 { return call.Argument(0).ToFloat() })
-	}
-	arrayPrototype := global.Get("Array").(*goja.Object).Get("prototype").(*goja.Object)
-	flat, _ := goja.AssertFunction(arrayPrototype.Get("flat"))
-	must(arrayPrototype.DefineDataProperty("flat", v.native("flat", 0, func(call goja.FunctionCall) goja.Value {
-		levels := call.Argument(0)
-		if levels.ToFloat() > rawjson.MaxDepth {
-			levels = rt.ToValue(rawjson.MaxDepth)
-		}
-		result, err := flat(call.This, levels)
-		must(err)
-		return result
-	}), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
-	bound(arrayPrototype, "join", 1, func(call goja.FunctionCall) float64 {
-		o, ok := call.This.(*goja.Object)
-		if !ok {
-			return 0
-		}
-		length := o.Get("length")
-		if length == nil {
-			return 0
-		}
-		n := length.ToFloat()
-		separator := 1.0
-		if s := call.Argument(0); !goja.IsUndefined(s) {
-			separator = lengthOf(s)
-		}
-		total := n * separator
-		if total > maxString || o.ClassName() != "Array" {
-			return total
-		}
-		for _, e := range v.values.elements(o) {
-			if e != nil && goja.IsString(e) {
-				total += lengthOf(e)
-			}
-		}
-		return total
-	})
-}
-
-// lengthOf is the length of a string value in UTF-16 units.
-func lengthOf(value goja.Value) float64 {
-	if s, ok := value.(goja.String); ok {
-		return float64(s.Length())
-	}
-	return float64(len(fmt.Sprint(value)))
-}
-
-var functionKindsProgram = goja.MustCompile("kinds", `[
-	Function.prototype, Object.getPrototypeOf(function*(){}), Object.getPrototypeOf(async function(){}),
-]`, true)

@@ -56,6 +56,7 @@ func (c *cloner) refuse(what string) {
 
 func (c *cloner) clone(value goja.Value, depth int) goja.Value {
 	v := c.vm
+	v.look()
 	o, ok := value.(*goja.Object)
 	if !ok {
 		if _, symbol := value.(*goja.Symbol); symbol {
@@ -187,6 +188,7 @@ type comparison struct {
 }
 
 func (c *comparison) equal(a, b goja.Value) bool {
+	c.vm.look()
 	x, isObject := a.(*goja.Object)
 	y, both := b.(*goja.Object)
 	if !isObject || !both {

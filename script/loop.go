@@ -141,7 +141,7 @@ func (v *vm) outside(name string, work func(ctx context.Context) settle) goja.Va
 // in, since a worker may have begun others.
 func (v *vm) slice(c *turn, f func() error) error {
 	v.work(c)
-	err := f()
+	err := contained(f)
 	if v.last = v.turn; v.last != nil {
 		v.last.bigs = v.values.bigs
 	}

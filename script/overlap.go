@@ -499,7 +499,7 @@ func (t *overlapping) stop(cause error) {
 	}
 	stop := watch(context.WithoutCancel(t.ctx), v, &t.calls, 0)
 	defer stop()
-	ending := time.AfterFunc(grace(&t.env), func() { v.rt.Interrupt(stopping(cause)) })
+	ending := time.AfterFunc(grace(&t.env), func() { v.interrupt(stopping(cause)) })
 	defer ending.Stop()
 	for _, c := range slices.Clone(t.running) {
 		if t.vm == nil || c.promise == nil {

@@ -111,6 +111,7 @@ type run struct {
 	stop interrupter
 	// pause stops the clock of the timeout; resume sets it anew.
 	pause func()
+	calls calls // for the watch over memory; a call here is what runs without a break
 }
 
 // interrupter interrupts a VM after a while, unless it is told in time not to: what fires late must not hit the next poll.
@@ -133,7 +134,7 @@ func (i *interrupter) after(d time.Duration, reason *refusal) (cancel func()) {
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		if i.armed[timer] && !i.done {
-			i.vm.rt.Interrupt(reason)
+			i.vm.interrupt(reason)
 			if i.fired != nil {
 				i.fired <- reason
 			}
@@ -202,22 +203,27 @@ func (r *run) run() (err error, reusable bool) {
 	})
 	defer stopCtx()
 	r.resume()
+	defer watchHeap(v, &r.calls)()
 	body, _ := goja.AssertFunction(v.handler)
 	var failed *Error
 	var thrown error
 	if args := []goja.Value{config, v.values.decode(trim(state))}; v.program.async {
 		failed, thrown = r.overlap(body, args)
 	} else {
-		_, thrown = body(goja.Undefined(), args...)
+		r.calls.Add(1)
+		thrown = contained(func() error {
+			_, err := body(goja.Undefined(), args...)
+			return err
+		})
 	}
 	if thrown != nil {
 		failed = v.failure(thrown)
 	}
 	r.pause()
 	r.stop.end()
-	v.rt.ClearInterrupt()
+	v.calm()
 	interrupted := interruption(thrown) != nil || failed != nil && failed.code == CodeTimeout
-	reusable = !interrupted && !v.spent && (failed == nil || failed.code != CodeStack)
+	reusable = !interrupted && !v.spent && (failed == nil || !failed.spoilt())
 	switch {
 	case r.err != nil:
 		return r.err, reusable
@@ -238,12 +244,19 @@ func (r *run) overlap(body goja.Callable, args []goja.Value) (*Error, error) {
 	c := &turn{site: -1, parent: r.ctx, origins: v.values.origins}
 	defer v.loop.drain()
 	defer c.drop()
-	err := v.slice(c, func() error {
-		answer, err := body(goja.Undefined(), args...)
-		if err == nil {
-			c.promise = answer.Export().(*goja.Promise)
-		}
-		return err
+	enter := func(f func() error) error {
+		r.calls.Add(1)
+		defer r.calls.Add(1)
+		return f()
+	}
+	err := enter(func() error {
+		return v.slice(c, func() error {
+			answer, err := body(goja.Undefined(), args...)
+			if err == nil {
+				c.promise = answer.Export().(*goja.Promise)
+			}
+			return err
+		})
 	})
 	for err == nil {
 		done, failed := v.outcome(c)
@@ -260,7 +273,7 @@ func (r *run) overlap(body goja.Callable, args []goja.Value) (*Error, error) {
 		case <-v.loop.signal:
 			for _, p := range v.loop.take() {
 				if err == nil {
-					err = v.deliver(p)
+					err = enter(func() error { return v.deliver(p) })
 				}
 			}
 		case <-r.ctx.Done():
@@ -309,7 +322,9 @@ func (r *run) boundary(value goja.Value) {
 		r.page.Moved, r.page.Cursor = true, state
 	}
 	r.pause()
+	r.calls.Add(1)
 	err := r.commit()
+	r.calls.Add(1)
 	if err == nil {
 		err = context.Cause(r.ctx)
 	}

@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"math/big"
 	"strings"
 
 	"github.com/dop251/goja/ast"
@@ -61,6 +62,7 @@ const (
 	nameSettled  = "@settled"
 	nameExecutor = "@executor"
 	nameThrown   = "@thrown"
+	nameBounded  = "@bounded"
 	namePass     = "@pass"
 	nameSnap     = "@snap"
 	nameFreeze   = "@freeze"
@@ -609,12 +611,19 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 	case *ast.AssignExpression:
 		e.Left = r.target(e.Left, false)
 		e.Right = r.expr(e.Right)
+		if id, ok := e.Left.(*ast.Identifier); ok && mayBeLarge(e.Operator, e.Right) {
+			e.Right = bounded(e.Idx0(), e.Operator, &ast.Identifier{Name: id.Name, Idx: id.Idx}, e.Right)
+			e.Operator = token.ASSIGN
+		}
 	case *ast.BinaryExpression:
 		if e.Operator == token.COALESCE || e.Operator == token.LOGICAL_OR {
 			r.spared = e.Left
 		}
 		e.Left = r.expr(e.Left)
 		e.Right = r.expr(e.Right)
+		if mayBeLarge(e.Operator, e.Right) {
+			return bounded(e.Idx0(), e.Operator, e.Left, e.Right)
+		}
 	case *ast.BracketExpression:
 		r.lends(e.Left)
 		r.checkVars(e)
@@ -792,6 +801,24 @@ func (r *rewriter) await(at file.Idx, value ast.Expression) ast.Expression {
 }
 
 // call is a generated call of a native function. at is the place that errors in it are shown at.
+// mayBeLarge tells whether an operator may make a BigInt of any size. A literal number shifts by little.
+func mayBeLarge(operator token.Token, by ast.Expression) bool {
+	if operator != token.EXPONENT && operator != token.SHIFT_LEFT {
+		return false
+	}
+	n, ok := by.(*ast.NumberLiteral)
+	if !ok {
+		return true
+	}
+	_, big := n.Value.(*big.Int)
+	return big
+}
+
+// bounded is an operator as a call that looks at its operands first.
+func bounded(at file.Idx, operator token.Token, left, right ast.Expression) ast.Expression {
+	return call(nameBounded, at, &ast.StringLiteral{Idx: at, Value: unistring.NewFromString(operator.String())}, left, right)
+}
+
 func call(name string, at file.Idx, args ...ast.Expression) *ast.CallExpression {
 	return &ast.CallExpression{
 		Callee:           &ast.Identifier{Name: unistring.String(name), Idx: at},

@@ -3,6 +3,7 @@ package script
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -208,6 +209,15 @@ func (s *states) take(to *snapshot, value goja.Value) {
 			changes = append(changes, change{name: name, raw: v.encoder.encodeMember(name, child.value), member: child.member})
 		}
 	}
+	size := len(t.raw)
+	for i := range changes {
+		if size += len(changes[i].raw); changes[i].value != nil && goja.IsString(changes[i].value) {
+			size += int(lengthOf(changes[i].value))
+		}
+	}
+	if size > maxValue {
+		v.throw(refuse(CodeState, "keep less per key, or under more keys", "the State has %d bytes; %d are the most", size, maxValue))
+	}
 	to.changes = changes
 	if to.present = members > 0; to.present {
 		to.text = text{raw: t.raw, members: t.members, shape: t.shape, scanned: true, lookup: t.lookup}
@@ -236,6 +246,9 @@ func notAState(value goja.Value) *refusal {
 
 // finish writes every changed state, and notes the ones that differ from the store.
 func (s *states) finish(batch *stream.Batch) {
+	limit := s.vm.encoder.limit
+	s.vm.encoder.limit = math.MaxInt // what was kept is written: take has looked at its size
+	defer func() { s.vm.encoder.limit = limit }()
 	for _, e := range s.changed {
 		e.touched, e.saved = false, 0
 		var written []byte

@@ -114,8 +114,10 @@ func (t *transform) begin(lent bool) {
 		v.native("config", 0, t.config), v.native("response", 0, t.response), v.handler}
 	t.lent = lent
 	t.loop = func() error {
-		_, err := run(goja.Undefined(), args...)
-		return err
+		return contained(func() error {
+			_, err := run(goja.Undefined(), args...)
+			return err
+		})
 	}
 }
 
@@ -163,10 +165,10 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 		t.calls.Store(t.calls.Load() &^ 1)
 		t.undo()
 		stopped := interruption(err)
-		if stopped != nil || failed.code == CodeStack || v.spent {
+		if stopped != nil || failed.spoilt() || v.spent {
 			t.vm = nil
 		} else {
-			v.rt.ClearInterrupt()
+			v.calm()
 		}
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -263,15 +265,17 @@ func watch(ctx context.Context, v *vm, calls *calls, grace time.Duration) (stop 
 	ending.vm = v
 	stopCtx := context.AfterFunc(ctx, func() {
 		if grace == 0 {
-			v.rt.Interrupt(stopping(context.Cause(ctx)))
+			v.interrupt(stopping(context.Cause(ctx)))
 		} else {
 			ending.after(grace, stopping(context.Cause(ctx)))
 		}
 	})
+	stopHeap := watchHeap(v, calls)
 	timeout := v.env.Timeout
 	if timeout <= 0 {
 		return func() {
 			stopCtx()
+			stopHeap()
 			ending.end()
 		}
 	}
@@ -282,6 +286,7 @@ func watch(ctx context.Context, v *vm, calls *calls, grace time.Duration) (stop 
 	w.mu.Unlock()
 	return func() {
 		stopCtx()
+		stopHeap()
 		ending.end()
 		w.mu.Lock()
 		w.stopped = true
@@ -318,7 +323,7 @@ func (w *watchdog) look() {
 	} else if time.Since(w.since) >= w.timeout {
 		reason := w.vm.overtime()
 		reason.call = now >> 1
-		w.vm.rt.Interrupt(reason)
+		w.vm.interrupt(reason)
 		return
 	}
 	w.timer.Reset(w.interval)

@@ -105,7 +105,7 @@ func (vs *values) member(name string, raw []byte) goja.Value {
 
 func (vs *values) number(name string, raw []byte) goja.Value {
 	f := rawjson.Float(raw)
-	if (f > maxSafe || f < -maxSafe) && !vs.parse && rawjson.IsInteger(raw) {
+	if (f > maxSafe || f < -maxSafe) && !vs.parse && len(raw) <= maxDigits && rawjson.IsInteger(raw) {
 		if b, ok := new(big.Int).SetString(string(raw), 10); ok {
 			if name != "" && len(vs.bigs) < 16 {
 				vs.bigs = append(vs.bigs, name)
@@ -228,9 +228,6 @@ func (vs *values) lazyOf(o *goja.Object) *lazy {
 	}
 	return o.Export().(*lazy)
 }
-
-// maxElements is the longest array that is written. It is far above what a record can hold.
-const maxElements = 4 << 20
 
 // elements are the elements of an array; a hole is nil.
 func (vs *values) elements(array *goja.Object) []goja.Value {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/dop251/goja"
@@ -47,8 +48,6 @@ type Env struct {
 const (
 	// maxCallDepth is how deep JavaScript calls may nest.
 	maxCallDepth = 1000
-	// maxString is the longest string, in UTF-16 units, that repeat, padStart, padEnd and join make.
-	maxString = 32 << 20
 )
 
 // plainValues makes every VM keep values in ordinary objects.
@@ -74,6 +73,12 @@ type vm struct {
 
 	relaying *relaying        // what a relay is at; nil for records
 	urls     *[2]*goja.Object // URL and URLSearchParams, once made
+
+	interrupted atomic.Bool
+	looks       uint32
+
+	bytesClass   *goja.Object  // Uint8Array without its limit
+	power, shift goja.Callable // the operators ** and <<
 
 	// What bodies that await have beside: the loop, and the call that the slice under way belongs to.
 	loop    *loop
@@ -129,6 +134,7 @@ func newVM(p *Program, env *Env) (*vm, error) {
 		env.Memory = NewMemory()
 	}
 	limitBuiltins(v)
+	v.operators()
 	watchThen(v)
 	findBytes(v)
 	replaceJSON(v)
@@ -154,7 +160,7 @@ func newVM(p *Program, env *Env) (*vm, error) {
 			}
 			return list[len(list)-1]
 		}),
-		v.native("await", 2, v.awaited), v.native("forks", 0, v.forks), v.native("await", 2, v.ready), v.native("await", 0, v.settledValue), v.native("Promise", 1, v.executor), v.native("throw", 2, v.thrown),
+		v.native("await", 2, v.awaited), v.native("forks", 0, v.forks), v.native("await", 2, v.ready), v.native("await", 0, v.settledValue), v.native("Promise", 1, v.executor), v.native("throw", 2, v.thrown), v.native("operator", 3, v.bounded),
 		message, state, varsValue, console,
 	}
 	over, err := v.over(args[0])
@@ -178,17 +184,41 @@ func newVM(p *Program, env *Env) (*vm, error) {
 	}
 	start, _ := goja.AssertFunction(outer)
 	if env.Timeout > 0 {
-		timer := time.AfterFunc(env.Timeout, func() { rt.Interrupt(v.overtime()) })
+		timer := time.AfterFunc(env.Timeout, func() { v.interrupt(v.overtime()) })
 		defer timer.Stop()
 	}
-	handler, err := start(goja.Undefined(), args...)
+	var handler goja.Value
+	err = contained(func() error {
+		handler, err = start(goja.Undefined(), args...)
+		return err
+	})
 	if err != nil {
 		return nil, v.failure(err)
 	}
-	rt.ClearInterrupt()
+	v.calm()
 	v.handler = handler.(*goja.Object)
 	v.values.begin()
 	return v, nil
+}
+
+// interrupt ends the script before its next instruction, and what is done in Go for it at its next look.
+func (v *vm) interrupt(reason *refusal) {
+	v.interrupted.Store(true)
+	v.rt.Interrupt(reason)
+}
+
+// calm takes an interrupt back that came too late.
+func (v *vm) calm() {
+	v.rt.ClearInterrupt()
+	v.interrupted.Store(false)
+}
+
+// look is called all along what may take long in Go. It throws if the script is to end; the interrupt that is pending then
+// ends it before anything can catch that.
+func (v *vm) look() {
+	if v.looks++; v.looks&1023 == 0 && v.interrupted.Load() {
+		v.fail("Error", "interrupted")
+	}
 }
 
 func (v *vm) overtime() *refusal {
@@ -440,7 +470,7 @@ func (v *vm) recordValue(record *stream.Record) goja.Value {
 // bytes makes a byte array of a copy of b.
 func (v *vm) bytes(b []byte) goja.Value {
 	buffer := v.rt.NewArrayBuffer(append([]byte(nil), b...))
-	array, err := v.rt.New(v.rt.GlobalObject().Get("Uint8Array"), v.rt.ToValue(buffer))
+	array, err := v.rt.New(v.bytesClass, v.rt.ToValue(buffer))
 	must(err)
 	return array
 }

@@ -20,5 +20,12 @@ var _ = func() struct{} {
 	return struct{}{}
 }()
 
-// longestMatch is how long one match may take. It is above the default timeout of polls, five minutes.
+// longestMatch is how long one match may take, unless LimitMatches says otherwise. It is above the default timeout of polls,
+// five minutes.
 const longestMatch = 10 * time.Minute
+
+// LimitMatches says how long the scripts of the process may run at most, before any of them is compiled: a match that takes
+// longer by a quarter is given up.
+func LimitMatches(longest time.Duration) {
+	regexp2.DefaultMatchTimeout = longest + longest/4 + time.Second
+}

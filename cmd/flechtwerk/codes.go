@@ -32,6 +32,8 @@ var codes = map[string]pipeline.Explanation{
 	"script.error":               {Severity: pipeline.Error, Text: "The script threw. `on_error:` says what becomes of the record: `fail` (the process ends, no offset moves) or `skip`."},
 	"script.timeout":             {Severity: pipeline.Error, Text: "One call of the script took longer than `timeout:` (30s; 5m for poll). It follows `on_error:`."},
 	"script.recursion":           {Severity: pipeline.Error, Text: "Calls in the script nest too deep, mostly a function that calls itself without end. It follows `on_error:`."},
+	"script.memory":              {Severity: pipeline.Error, Text: "One call of the script made the process hold 512 MiB more than when it began. Yield in parts, and go through what is large piece by piece. It follows `on_error:`."},
+	"script.engine":              {Severity: pipeline.Error, Text: "The JavaScript engine failed in one of its built-in functions. It is no fault of the script; written in another way, it may work. It follows `on_error:`."},
 	"script.yield":               {Severity: pipeline.Error, Text: "A body yields Message({…}) and State({…}) and nothing else, and returns nothing."},
 	"script.enrich":              {Severity: pipeline.Error, Text: "An enrich returns the completed config, a plain object: `return { ...config, … }`. It yields nothing, and knows neither state nor other configs, since what it returns is kept for as long as its own config stays as it is."},
 	"script.message":             {Severity: pipeline.Error, Text: "A Message has topic, key, value, headers, timestamp and partition, and a value. `value: null` is a tombstone."},

@@ -24,6 +24,15 @@ type bodies struct {
 // compile compiles the body of every stage. A body with problems is left out.
 func compile(set *pipeline.Set) (*bodies, pipeline.Problems) {
 	stages := set.Scripted()
+	longest := pipeline.TransformTimeout
+	for _, s := range stages {
+		if s.Extractor != nil {
+			longest = max(longest, s.Extractor.Timeout)
+		} else {
+			longest = max(longest, s.Transformer.Timeout)
+		}
+	}
+	script.LimitMatches(longest)
 	programs := make([]*script.Program, len(stages))
 	found := make([]pipeline.Problems, len(stages))
 	var next atomic.Int64

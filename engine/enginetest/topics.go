@@ -97,3 +97,14 @@ func pairs(t testing.TB, configs []string) map[string]string {
 func Keyed(topic, key, value string) *kgo.Record {
 	return &kgo.Record{Topic: topic, Partition: -1, Key: []byte(key), Value: []byte(value)}
 }
+
+// ProduceKeyed writes records, each given as "key value", into a topic, placed by their keys.
+func ProduceKeyed(t testing.TB, opts []kgo.Opt, topic string, records ...string) {
+	t.Helper()
+	all := make([]*kgo.Record, len(records))
+	for i, r := range records {
+		key, value, _ := strings.Cut(r, " ")
+		all[i] = Keyed(topic, key, value)
+	}
+	Produce(t, opts, all...)
+}
