@@ -743,7 +743,7 @@ func parameters(names []string) *ast.ParameterList {
 
 // parameters are the names that the joined program is called with, in order.
 func (p *Program) parameters() []string {
-	names := []string{nameYield, nameKeep, nameOver, nameReturned, namePass, nameSnap, nameFreeze, nameAwait, nameForks, nameReady, nameSettled, nameExecutor, nameThrown, nameBounded, "Message", "State", "vars", "console"}
+	names := []string{nameYield, nameKeep, nameOver, nameReturned, namePass, nameSnap, nameFreeze, nameAwait, nameAnswer, nameReady, nameSettled, nameMemo, nameExecutor, nameThrown, nameBounded, "Message", "State", "vars", "console"}
 	for i := range p.objects {
 		names = append(names, fmt.Sprint(nameObject, i))
 	}

@@ -257,9 +257,22 @@ type memoizing struct {
 	key     string
 	ttl     time.Duration
 	compute goja.Callable
+	awaited bool // what is there need not be a promise
 }
 
 func (v *vm) memo(call goja.FunctionCall) goja.Value {
+	m := v.memoizing(call)
+	return m.run()
+}
+
+// awaitedMemo is memo where what it answers is awaited at once: nobody sees whether that is a promise.
+func (v *vm) awaitedMemo(call goja.FunctionCall) goja.Value {
+	m := v.memoizing(call)
+	m.awaited = true
+	return m.run()
+}
+
+func (v *vm) memoizing(call goja.FunctionCall) *memoizing {
 	const function = "memo"
 	m := &memoizing{vm: v, me: v, key: v.memoryKeyOf(function, ofMemo, call.Argument(0)), ttl: v.ttlOf(function, call.Argument(1))}
 	compute, ok := goja.AssertFunction(call.Argument(2))
@@ -270,7 +283,7 @@ func (v *vm) memo(call goja.FunctionCall) goja.Value {
 	if v.turn != nil {
 		m.me = v.turn
 	}
-	return m.run()
+	return m
 }
 
 func (m *memoizing) run() goja.Value {
@@ -278,7 +291,7 @@ func (m *memoizing) run() goja.Value {
 	for {
 		found, wait, own := memory.begin(m.key, m.me, m.clock())
 		switch {
-		case found != nil && found.later && m.turn != nil:
+		case found != nil && found.later && m.turn != nil && !m.awaited:
 			return m.resolved(m.recall(found.text))
 		case found != nil:
 			return m.recall(found.text)

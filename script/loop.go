@@ -42,7 +42,7 @@ type turn struct {
 	threw      goja.Value      // what a throw statement threw last,
 	threwAt    int             // and where
 	landings   []func()        // of what it computes for memo
-	reacted    bool            // an asynchronous function began, or something was given to a then: more may run than what awaits
+	reacted    bool            // an asynchronous function awaited, or something was given to a then: more may run than the body
 	origins    map[*goja.Object]*origin
 	bigs       []string
 
@@ -71,7 +71,7 @@ type operation struct {
 	turn            *turn
 	resolve, reject func(any) error
 	name            string
-	site            Error // where it began
+	stack           []goja.StackFrame // where it began
 }
 
 // settle makes the result of an operation, on the goroutine of the VM. What it throws rejects the promise.
@@ -86,6 +86,7 @@ type posting struct {
 type loop struct {
 	signal chan struct{} // has room for one
 	away   int           // operations that have not been taken; of the VM's goroutine
+	taken  []posting     // what was answered last; of the VM's goroutine
 
 	mu     sync.Mutex
 	posted []posting
@@ -103,14 +104,14 @@ func (l *loop) post(p posting) {
 	}
 }
 
-// take answers what was posted since it was asked last.
+// take answers what was posted since it was asked last. It is valid until it is asked again.
 func (l *loop) take() []posting {
+	clear(l.taken)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := l.posted
-	l.posted = nil
-	l.away -= len(list)
-	return list
+	l.posted, l.taken = l.taken[:0], l.posted
+	l.away -= len(l.taken)
+	return l.taken
 }
 
 // drain waits until no operation is under way and drops the results.
@@ -128,8 +129,7 @@ func (v *vm) outside(name string, work func(ctx context.Context) settle) goja.Va
 	}
 	v.proceed()
 	promise, resolve, reject := v.rt.NewPromise()
-	o := &operation{turn: c, resolve: resolve, reject: reject, name: name}
-	v.locate(&o.site, v.rt.CaptureCallStack(0, nil))
+	o := &operation{turn: c, resolve: resolve, reject: reject, name: name, stack: v.rt.CaptureCallStack(0, nil)}
 	c.operations = append(c.operations, o)
 	l, ctx := v.loop, c.context()
 	l.away++
@@ -252,8 +252,8 @@ func (v *vm) outcome(c *turn) (done bool, failed *Error) {
 		return true, v.rejection(c, c.promise.Result())
 	case state == goja.PromiseStateFulfilled && len(c.operations) > 0:
 		o := c.operations[0]
-		failed = &o.site
-		failed.code, failed.message, failed.hint = CodeForgotten, "the script ended before its "+o.name+" did", "await what "+o.name+" answers"
+		failed = &Error{code: CodeForgotten, message: "the script ended before its " + o.name + " did", hint: "await what " + o.name + " answers"}
+		v.locate(failed, o.stack)
 		return true, failed
 	case state == goja.PromiseStateFulfilled:
 		return true, nil
@@ -300,9 +300,10 @@ func (v *vm) rejection(c *turn, reason goja.Value) *Error {
 	return e
 }
 
-// awaited is called with each value that a script awaits, and with the place.
+// awaited is called with each value that is awaited where the body can go on meanwhile, and with the place.
 func (v *vm) awaited(call goja.FunctionCall) goja.Value {
 	if v.turn != nil {
+		v.turn.reacted = true
 		v.turn.site = int(call.Argument(1).ToInteger())
 	}
 	v.proceed()
@@ -326,6 +327,9 @@ func (v *vm) ready(call goja.FunctionCall) goja.Value {
 	if !ok {
 		return v.yes
 	}
+	if l := v.values.lazyOf(o); l != nil && l.Get("then") == nil {
+		return v.yes
+	}
 	if o.ExportType() != promiseType || o.Get("constructor") != v.promise {
 		return v.no
 	}
@@ -338,12 +342,14 @@ func (v *vm) ready(call goja.FunctionCall) goja.Value {
 
 var promiseType = reflect.TypeFor[*goja.Promise]()
 
-// forks is called where an asynchronous function of the script begins: from now on it and the body take turns.
-func (v *vm) forks(goja.FunctionCall) goja.Value {
-	if v.turn != nil {
+// answered is called with each value that an asynchronous function of the script returns. A promise that is returned takes more
+// ticks to settle.
+func (v *vm) answered(call goja.FunctionCall) goja.Value {
+	value := call.Argument(0)
+	if _, ok := value.(*goja.Object); ok && v.turn != nil {
 		v.turn.reacted = true
 	}
-	return goja.Undefined()
+	return value
 }
 
 func (v *vm) settledValue(goja.FunctionCall) goja.Value {

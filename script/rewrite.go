@@ -21,6 +21,7 @@ type rewriter struct {
 	scope       *scope
 	own         bool // in the body itself or a helper that yields, not in a function inside it
 	body        bool // in the body itself
+	answers     bool // in an asynchronous function that is no helper
 	async       bool // the body waits: its function and that of helpers are asynchronous
 	straight    bool // the script makes no promise by itself
 	forked      bool // it does
@@ -57,9 +58,10 @@ const (
 	nameOver     = "@over"
 	nameReturned = "@returned"
 	nameAwait    = "@await"
-	nameForks    = "@forks"
+	nameAnswer   = "@answer"
 	nameReady    = "@ready"
 	nameSettled  = "@settled"
+	nameMemo     = "@memo"
 	nameExecutor = "@executor"
 	nameThrown   = "@thrown"
 	nameBounded  = "@bounded"
@@ -356,6 +358,9 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 				r.program.returns = true
 				s.Argument = call(nameReturned, s.Return, s.Argument)
 			}
+			if r.answers {
+				s.Argument = call(nameAnswer, s.Argument.Idx0(), s.Argument)
+			}
 		}
 		if r.body && r.loops {
 			return r.onward(s)
@@ -487,20 +492,17 @@ func (r *rewriter) function(f *ast.FunctionLiteral) {
 		r.parameters(f.ParameterList)
 		r.declareVars(f.DeclarationList, local)
 		r.declareBlock(f.Body.List, local)
-		r.own = yielding
+		r.own, r.answers = yielding, f.Async && !yielding && r.async
 		r.statements(f.Body.List)
-		if f.Async && !yielding && r.async {
-			f.Body.List = append([]ast.Statement{&ast.ExpressionStatement{Expression: call(nameForks, f.Function)}}, f.Body.List...)
-		}
 	})
 }
 
 // inside walks the inside of a function that is not the body.
 func (r *rewriter) inside(walk func()) {
-	own, body := r.own, r.body
-	r.own, r.body = false, false
+	own, body, answers := r.own, r.body, r.answers
+	r.own, r.body, r.answers = false, false, false
 	walk()
-	r.own, r.body = own, body
+	r.own, r.body, r.answers = own, body, answers
 }
 
 func (r *rewriter) parameters(list *ast.ParameterList) {
@@ -532,18 +534,16 @@ func (r *rewriter) arrow(f *ast.ArrowFunctionLiteral) {
 		r.push()
 		defer r.pop()
 		r.parameters(f.ParameterList)
+		r.answers = f.Async && r.async
 		switch body := f.Body.(type) {
 		case *ast.BlockStatement:
 			r.declareVars(f.DeclarationList, local)
 			r.declareBlock(body.List, local)
 			r.statements(body.List)
-			if f.Async && r.async {
-				body.List = append([]ast.Statement{&ast.ExpressionStatement{Expression: call(nameForks, f.Start)}}, body.List...)
-			}
 		case *ast.ExpressionBody:
 			body.Expression = r.expr(body.Expression)
-			if f.Async && r.async {
-				body.Expression = &ast.SequenceExpression{Sequence: []ast.Expression{call(nameForks, f.Start), body.Expression}}
+			if r.answers {
+				body.Expression = call(nameAnswer, body.Expression.Idx0(), body.Expression)
 			}
 		}
 	})
@@ -603,7 +603,9 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		return r.yield(e)
 	case *ast.AwaitExpression:
 		r.unit.waits = true
-		return r.await(e.Await, r.expr(e.Argument))
+		value := r.expr(e.Argument)
+		r.awaitsMemo(value)
+		return r.await(e.Await, value)
 	case *ast.ArrayLiteral:
 		r.exprs(e.Value)
 	case *ast.SpreadElement:
@@ -797,6 +799,19 @@ func (r *rewriter) await(at file.Idx, value ast.Expression) ast.Expression {
 		Test:       call(nameReady, at, value, site(at)),
 		Consequent: call(nameSettled, at),
 		Alternate:  &ast.AwaitExpression{Await: at, Argument: call(nameSettled, at)},
+	}
+}
+
+// awaitsMemo spares a promise where what memo answers is awaited at once.
+func (r *rewriter) awaitsMemo(e ast.Expression) {
+	c, ok := e.(*ast.CallExpression)
+	if !ok {
+		return
+	}
+	if id, ok := c.Callee.(*ast.Identifier); ok && id.Name == "memo" {
+		if _, declared := r.look("memo"); !declared {
+			id.Name = nameMemo
+		}
 	}
 }
 

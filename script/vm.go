@@ -160,7 +160,7 @@ func newVM(p *Program, env *Env) (*vm, error) {
 			}
 			return list[len(list)-1]
 		}),
-		v.native("await", 2, v.awaited), v.native("forks", 0, v.forks), v.native("await", 2, v.ready), v.native("await", 0, v.settledValue), v.native("Promise", 1, v.executor), v.native("throw", 2, v.thrown), v.native("operator", 3, v.bounded),
+		v.native("await", 2, v.awaited), v.native("answer", 1, v.answered), v.native("await", 2, v.ready), v.native("await", 0, v.settledValue), v.native("memo", 3, v.awaitedMemo), v.native("Promise", 1, v.executor), v.native("throw", 2, v.thrown), v.native("operator", 3, v.bounded),
 		message, state, varsValue, console,
 	}
 	over, err := v.over(args[0])
