@@ -22,7 +22,7 @@ BUILDAH := buildah --storage-driver vfs
 CERTS   := /etc/ssl/certs/ca-certificates.crt
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint arrows bench integration image-root image image-test clean
+.PHONY: help build test race lint arrows conformance record bench integration image-root image image-test clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -41,6 +41,13 @@ lint: ## all linters of .golangci.yml
 
 arrows: ## that the import rules of .golangci.yml bite
 	LINT='$(LINT)' .ci/lint-bites
+
+conformance: ## that scripts give what Node gives: the recordings in Node 20, then all of them here
+	node script/testdata/conformance/record.mjs --check
+	go test -count=1 -run TestRecordedInNode ./script
+
+record: ## what Node 20 gives for the scripts of the conformance suite, written into its files
+	node script/testdata/conformance/record.mjs
 
 bench: ## rooms alone, then whole pipelines beside a franz-go pass-through, on a real Kafka where there is Java
 	go test -run '^$$' -bench . -benchmem $(ROOMS)

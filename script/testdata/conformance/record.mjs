@@ -2,12 +2,18 @@
 //
 //   node record.mjs [--check] [FILE…]
 //
-// --check writes nothing and fails if a file would change.
+// --check writes nothing and fails if a file would change. Another version of Node than the one that is recorded is refused.
 
 import fs from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
 import vm from 'node:vm';
+
+const recorded = 20; // the major version of Node
+if (Number(process.versions.node.split('.')[0]) !== recorded) {
+  console.error(`the results are those of Node ${recorded}; this is ${process.version}`);
+  process.exit(2);
+}
 
 process.env.TZ = 'UTC';
 
@@ -279,5 +285,5 @@ for (const file of files) {
   total += result.cases;
   failed ||= result.failed;
 }
-console.log(`${total} cases in ${files.length} files`);
+console.log(`${total} cases in ${files.length} files, Node ${process.version}`);
 process.exitCode = failed ? 1 : 0;
