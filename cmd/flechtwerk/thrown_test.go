@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// What a script fails with is told alike in the log and in what ends the process: message, place, code, causes and calls.
+func TestFailuresInLogAndExitMessage(t *testing.T) {
+	for name, c := range map[string]struct {
+		body    string // from line 14 on, column 7
+		message string // with its place
+		code    string
+		thrown  string
+		causes  []string
+		calls   []string
+	}{
+		"text":    {body: "throw 'no ' + 1", message: `thrown: "no 1" (p.yaml:14:7)`, code: "script.error"},
+		"object":  {body: "throw Object.freeze({ a: 1, code: 'E_A' })", message: `thrown: {"a":1,"code":"E_A"} (p.yaml:14:7)`, code: "script.error", thrown: "E_A"},
+		"nothing": {body: "throw undefined", message: `thrown: undefined (p.yaml:14:7)`, code: "script.error"},
+		"native":  {body: "1;\n  hash('none', 'x')", message: "TypeError: hash: the algorithm is none of md5, sha1, sha256, sha512 (p.yaml:15:13)", code: "script.error", thrown: "argument"},
+		"causes": {
+			body:    "try { JSON.parse('{') } catch (cause) { throw new RangeError('no config', { cause: new Error('no file', { cause }) }) }",
+			message: "RangeError: no config (p.yaml:14:53)", code: "script.error", causes: []string{"Error: no file (p.yaml:14:90)", "SyntaxError: "},
+		},
+		"several": {
+			body:    "throw new AggregateError([new Error('one'), Object.assign(new Error('two'), { code: 2 })], 'both')",
+			message: "AggregateError: both (p.yaml:14:13)", code: "script.error", causes: []string{"Error: one (p.yaml:14:33)", "Error: two [2] (p.yaml:14:65)"},
+		},
+		"deadline":  {body: "let n = 0;\nfor (;;)\n  n++;", message: "the script ran longer than 300ms (p.yaml:16:9)", code: "script.timeout"},
+		"recursion": {body: "const f = n =>\n  f(n + 1);\nf(0)", message: "calls nest deeper than 1000 (p.yaml:15:10)", code: "script.recursion", calls: []string{"f (p.yaml:15:10)"}},
+		"stuck":     {body: "await 1;\nawait new Promise(() => {})", message: "the script awaits a promise that nothing can settle (p.yaml:15:7)", code: "script.stuck"},
+		"files": {
+			body: "yield Message({ value: twice(msg.value.n) })", message: "Error: 3 is odd (odd.js:3:26)", code: "script.error",
+			calls: []string{"check (odd.js:3:26)", "twice (twice.js:4:8)", "p.yaml:14:35"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			write(t, dir, "odd.js", "// Even numbers only.\nexport const check = n => {\n  if (n % 2 !== 0) throw new Error(`${n} is odd`);\n};\n")
+			write(t, dir, "twice.js", "import { check } from \"./odd.js\";\n\nexport function twice(n) {\n  check(n);\n  return n * 2;\n}\n")
+			path := write(t, dir, "p.yaml", `pipeline: p
+functions: twice.js
+topics:
+  in:
+    partitions: 1
+    seed: { key: k, records: [{ k: a, n: 3 }] }
+  out: { partitions: 1 }
+transformers:
+  t:
+    input_topics: in
+    output_topics: out
+    timeout: 300ms
+    transform: |
+      `+strings.ReplaceAll(c.body+"\nyield Message({ value: 1 });", "\n", "\n      ")+"\n")
+			said := func(args ...string) string {
+				s := start(t, append([]string{"run", "--dev", "-s", "http.listen=off", path}, args...)...)
+				if status := s.wait(); status != 1 {
+					t.Errorf("exit status %d", status)
+				}
+				return strings.ReplaceAll(s.stderr.String(), dir+"/", "")
+			}
+			// As text: the line of the log, then the end of the process.
+			log, end, ok := strings.Cut(said(), "\nflechtwerk: ")
+			if !ok {
+				t.Fatal(log)
+			}
+			line := regexp.MustCompile(`(?m)^.*msg="record failed".*$`).FindString(log)
+			for _, want := range append(append([]string{c.message, "code=" + c.code}, c.causes...), c.calls...) {
+				if !strings.Contains(strings.ReplaceAll(line, `\"`, `"`), want) {
+					t.Errorf("the log does not say %s:\n%s", want, line)
+				}
+			}
+			if (c.thrown != "") != strings.Contains(line, "thrown_code="+c.thrown+" ") {
+				t.Errorf("the log says another code than %q:\n%s", c.thrown, line)
+			}
+			wants := []string{`p/t/0: in/0 at offset 0, key "a": ` + c.message + "\n", c.code}
+			for _, cause := range c.causes {
+				wants = append(wants, "     caused by "+cause)
+			}
+			for _, call := range c.calls {
+				wants = append(wants, "     at "+call)
+			}
+			if c.thrown != "" {
+				wants = append(wants, "     its code is "+c.thrown+"\n")
+			}
+			for _, want := range wants {
+				if !strings.Contains(end, want) {
+					t.Errorf("the end does not say %s:\n%s", want, end)
+				}
+			}
+			// As JSON: the same, in fields.
+			var failed, ended map[string]any
+			for line := range strings.Lines(said("-s", "log.format=json")) {
+				var fields map[string]any
+				if err := json.Unmarshal([]byte(line), &fields); err != nil {
+					t.Fatal(err, line)
+				}
+				switch fields["msg"] {
+				case "record failed":
+					failed = fields
+				case "run ended":
+					ended = fields
+				}
+			}
+			if failed["error"] != c.message || ended["error"] != `p/t/0: in/0 at offset 0, key "a": `+c.message {
+				t.Errorf("the errors are %v and %v", failed["error"], ended["error"])
+			}
+			if failed["code"] != c.code || ended["code"] != c.code || ended["thrown_code"] != c.thrown {
+				t.Errorf("the codes are %v, %v and %v", failed["code"], ended["code"], ended["thrown_code"])
+			}
+		})
+	}
+}
