@@ -403,25 +403,23 @@ func (v *vm) response(a *answer) goja.Value {
 		return v.rt.ToValue(strings.ToValidUTF8(strings.Join(list, ", "), "\uFFFD"))
 	})))
 	set("headers", headers)
-	reader := func(name string, length int, read func(goja.FunctionCall) goja.Value) {
-		f := v.native(name, length, func(call goja.FunctionCall) goja.Value {
+	c := &content{data: func() []byte { return a.body }, noJSON: func() {
+		panic(v.fetchError(a.fail("json", "answered what is no JSON: %s", snippet(a.body))).value)
+	}}
+	return v.withReaders(o, func(r *reader) *goja.Object {
+		return v.native(r.name, r.length, func(call goja.FunctionCall) goja.Value {
 			promise, resolve, reject := v.rt.NewPromise()
 			if thrown := v.rt.Try(func() {
 				if a.items {
 					panic(v.fetchError(a.fail("items", "was read item by item: each is a msg.value")).value)
 				}
-				must(resolve(read(call)))
+				must(resolve(r.read(v, c, call)))
 			}); thrown != nil {
 				must(reject(thrown.Value()))
 			}
 			return v.rt.ToValue(promise)
 		})
-		must(o.DefineDataProperty(name, f, goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
-	}
-	v.readers(reader, func() []byte { return a.body }, func() {
-		panic(v.fetchError(a.fail("json", "answered what is no JSON: %s", snippet(a.body))).value)
 	})
-	return o
 }
 
 // withoutMark is a text without its byte order mark.

@@ -14,46 +14,63 @@ import (
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 )
 
-// readers adds what reads a body in a format: that of an answer, or a member of a zip. noJSON throws that it is no JSON; nil
-// says so as json.parse does.
-func (v *vm) readers(add func(name string, length int, read func(goja.FunctionCall) goja.Value), data func() []byte, noJSON func()) {
-	add("bytes", 0, func(goja.FunctionCall) goja.Value { return v.bytes(data()) })
-	add("text", 0, func(goja.FunctionCall) goja.Value {
-		return v.rt.ToValue(strings.ToValidUTF8(string(withoutMark(data())), "\uFFFD"))
-	})
-	add("json", 0, func(goja.FunctionCall) goja.Value {
-		raw := data()
-		if noJSON == nil {
-			return v.parseJSON("json", raw)
-		}
-		raw = withoutMark(raw)
-		if _, _, err := rawjson.Check(raw, nil); err != nil {
-			noJSON()
-		}
-		return v.values.decode(trim(raw))
-	})
-	add("ndjson", 0, func(goja.FunctionCall) goja.Value {
-		return v.walkItems("ndjson", data(), decode.Config{Format: decode.NDJSON})
-	})
-	add("lines", 1, func(call goja.FunctionCall) goja.Value { return v.lines(data(), call.Argument(0)) })
-	add("csv", 1, func(call goja.FunctionCall) goja.Value {
-		const function = "csv"
-		next := v.csvRows(function, bytes.NewReader(data()), v.csvOptions(function, call.Argument(0)))
-		return v.walk(func() goja.Value {
-			if row := next(); row != nil {
-				return row
+// content is what readers read: the body of an answer, or a member of a zip. noJSON throws that it is no JSON; nil says so as
+// json.parse does.
+type content struct {
+	data   func() []byte
+	noJSON func()
+}
+
+// reader reads a content in a format.
+type reader struct {
+	name   string
+	length int
+	read   func(v *vm, c *content, call goja.FunctionCall) goja.Value
+}
+
+// contentReaders are the readers that every content has, in the order of its members.
+func contentReaders() []reader {
+	return []reader{
+		{"bytes", 0, func(v *vm, c *content, _ goja.FunctionCall) goja.Value { return v.bytes(c.data()) }},
+		{"text", 0, func(v *vm, c *content, _ goja.FunctionCall) goja.Value {
+			return v.rt.ToValue(strings.ToValidUTF8(string(withoutMark(c.data())), "\uFFFD"))
+		}},
+		{"json", 0, func(v *vm, c *content, _ goja.FunctionCall) goja.Value {
+			raw := c.data()
+			if c.noJSON == nil {
+				return v.parseJSON("json", raw)
 			}
-			return goja.Undefined()
-		})
-	})
-	add("xml", 1, func(call goja.FunctionCall) goja.Value {
-		return v.tree("xml", data(), call.Argument(0), false)
-	})
-	add("protobuf", 2, func(call goja.FunctionCall) goja.Value {
-		const function = "protobuf"
-		return v.decodeMessage(function, v.messageType(function, call.Argument(0)), data(), call.Argument(1))
-	})
-	add("unzip", 1, func(call goja.FunctionCall) goja.Value { return v.entries(data(), call.Argument(0)) })
+			raw = withoutMark(raw)
+			if _, _, err := rawjson.Check(raw, nil); err != nil {
+				c.noJSON()
+			}
+			return v.values.decode(trim(raw))
+		}},
+		{"ndjson", 0, func(v *vm, c *content, _ goja.FunctionCall) goja.Value {
+			return v.walkItems("ndjson", c.data(), decode.Config{Format: decode.NDJSON})
+		}},
+		{"lines", 1, func(v *vm, c *content, call goja.FunctionCall) goja.Value { return v.lines(c.data(), call.Argument(0)) }},
+		{"csv", 1, func(v *vm, c *content, call goja.FunctionCall) goja.Value {
+			const function = "csv"
+			next := v.csvRows(function, bytes.NewReader(c.data()), v.csvOptions(function, call.Argument(0)))
+			return v.walk(func() goja.Value {
+				if row := next(); row != nil {
+					return row
+				}
+				return goja.Undefined()
+			})
+		}},
+		{"xml", 1, func(v *vm, c *content, call goja.FunctionCall) goja.Value {
+			return v.tree("xml", c.data(), call.Argument(0), false)
+		}},
+		{"protobuf", 2, func(v *vm, c *content, call goja.FunctionCall) goja.Value {
+			const function = "protobuf"
+			return v.decodeMessage(function, v.messageType(function, call.Argument(0)), c.data(), call.Argument(1))
+		}},
+		{"unzip", 1, func(v *vm, c *content, call goja.FunctionCall) goja.Value {
+			return v.entries(c.data(), call.Argument(0))
+		}},
+	}
 }
 
 // misread throws what engine/decode says of a body.
@@ -164,16 +181,16 @@ func (v *vm) entries(packed []byte, settings goja.Value) goja.Value {
 		o := v.rt.NewObject()
 		fixedMember(o, "name", v.rt.ToValue(e.Name))
 		fixedMember(o, "size", v.rt.ToValue(e.Size))
-		v.readers(func(name string, length int, read func(goja.FunctionCall) goja.Value) {
-			must(o.DefineDataProperty(name, v.native(name, length, read), goja.FLAG_FALSE, goja.FLAG_FALSE, goja.FLAG_FALSE))
-		}, func() []byte {
+		c := &content{data: func() []byte {
 			data, err := e.Unpack(limit)
 			if err != nil {
 				v.misread(function, err)
 			}
 			return data
-		}, nil)
-		entries[i] = o
+		}}
+		entries[i] = v.withReaders(o, func(r *reader) *goja.Object {
+			return v.native(r.name, r.length, func(call goja.FunctionCall) goja.Value { return r.read(v, c, call) })
+		})
 	}
 	return v.rt.NewArray(entries...)
 }

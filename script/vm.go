@@ -73,6 +73,7 @@ type vm struct {
 
 	relaying *relaying        // what a relay is at; nil for records
 	urls     *[2]*goja.Object // URL and URLSearchParams, once made
+	readers  []reader         // of what has a content
 
 	interrupted atomic.Bool
 	looks       uint32
@@ -118,6 +119,7 @@ func newVM(p *Program, env *Env) (*vm, error) {
 	}
 	rt.SetMaxCallStackSize(maxCallDepth)
 	rt.SetTimeSource(v.clock)
+	v.readers = contentReaders()
 	v.proceed = func() {}
 	rt.SetPromiseRejectionTracker(v.track)
 	vars := env.Vars
