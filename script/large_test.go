@@ -54,7 +54,7 @@ func TestLargeValuesAreNotParsed(t *testing.T) {
 
 // A large state of which each record changes one member is written once for a batch, and parsed for none.
 func TestLargeStatesAreWrittenOncePerBatch(t *testing.T) {
-	state := strings.TrimSuffix(largeValue(1 << 20)(0), "}") + `,"count":0}`
+	state := strings.TrimSuffix(largeValue(1<<20)(0), "}") + `,"count":0}`
 	size := uint64(len(state))
 	store := storeMap{"k": state}
 	tr := newTransform(t, Env{}, "state.count += 1; yield State(state)")

@@ -114,12 +114,20 @@ func (v *vm) dataOf(function, what string, value goja.Value) []byte {
 		return []byte(value.String())
 	}
 	if o, ok := value.(*goja.Object); ok {
-		if data, ok := viewOf(o); ok {
+		if data, ok := v.viewOf(o); ok {
 			return data
 		}
 	}
 	v.wrong(function, "%s is %s; a text or bytes are expected", what, kindName(value))
 	return nil
+}
+
+// viewOf is the function viewOf, for a DataView too.
+func (v *vm) viewOf(o *goja.Object) ([]byte, bool) {
+	if class, ok := v.rt.GlobalObject().Get("DataView").(*goja.Object); ok && o.Prototype() == class.Get("prototype") {
+		return windowOf(o)
+	}
+	return viewOf(o)
 }
 
 // viewOf are the bytes of an array buffer or of a typed array of any kind; they are shared with the script.
@@ -135,6 +143,11 @@ func viewOf(o *goja.Object) ([]byte, bool) {
 	if data, ok := o.Export().([]byte); ok {
 		return data, true
 	}
+	return windowOf(o)
+}
+
+// windowOf are the bytes of a buffer that a view shows.
+func windowOf(o *goja.Object) ([]byte, bool) {
 	owner, ok := o.Get("buffer").(*goja.Object)
 	if !ok {
 		return nil, false

@@ -159,7 +159,7 @@ func (v *vm) unzip(call goja.FunctionCall) goja.Value {
 // bytesOf is an argument that must be bytes; they are shared with the script.
 func (v *vm) bytesOf(function string, value goja.Value) []byte {
 	if o, ok := value.(*goja.Object); ok {
-		if data, ok := viewOf(o); ok {
+		if data, ok := v.viewOf(o); ok {
 			return data
 		}
 	}

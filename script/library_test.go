@@ -153,7 +153,9 @@ func TestLibraryText(t *testing.T) {
 		`new TextEncoder().encodeInto('é😀x', new Uint8Array(6))`:                            `{"read":3,"written":6}`,
 		`new TextDecoder().decode(hex.decode('efbbbf61ff62'))`:                              "\"a\ufffdb\"",
 		`new TextDecoder('utf-8', { ignoreBOM: true }).decode(hex.decode('efbbbf')).length`: `1`,
-		`new TextDecoder('latin1').decode(hex.decode('e980'))`:                              `"é€"`,
+		`new TextDecoder('latin1').decode(hex.decode('e980'))`:                              `"é€"`, // Node 20 takes 80 for a control character
+		`new TextDecoder('windows-1252').decode(hex.decode('818d')).codePointAt(1)`:         `141`,
+		`hash('md5', new DataView(hex.decode('00616200').buffer, 1, 2))`:                    `"187ef4436122d1cc2f40dc2b92f0eba0"`,
 		`new TextDecoder('utf-16le').decode(hex.decode('fffe61003dd800de'))`:                `"a😀"`,
 		`new TextDecoder('UTF-16BE').decode(hex.decode('0061'))`:                            `"a"`,
 		`new TextDecoder().decode()`:                                                        `""`,

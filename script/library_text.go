@@ -88,6 +88,12 @@ func newTextDecoder(v *vm) goja.Value {
 		if _, ok := charsets[label]; !ok && label != "utf-8" {
 			v.raise("RangeError", codeArgument, "TextDecoder: the encoding is not known; utf-8, utf-16le, utf-16be, windows-1250, windows-1251, windows-1252, iso-8859-1, -2, -5, -15, koi8-r, ibm866 and macintosh are")
 		}
+		switch label {
+		case "latin1", "iso-8859-1", "ascii", "us-ascii":
+			label = "windows-1252"
+		case "utf-16":
+			label = "utf-16le"
+		}
 		o := v.options("TextDecoder", call.Argument(1), "fatal", "ignoreBOM")
 		flag := func(name string) goja.Value {
 			value := option(o, name)
@@ -116,7 +122,13 @@ func (v *vm) decodeText(call goja.FunctionCall) goja.Value {
 	fatal, keep := this.Get("fatal").ToBoolean(), this.Get("ignoreBOM").ToBoolean()
 	var text string
 	if set, ok := charsets[this.Get("encoding").String()]; ok {
-		decoded, err := set.NewDecoder().Bytes(data)
+		var decoded []byte
+		var err error
+		if single, ok := set.(*charmap.Charmap); ok {
+			decoded = decodeSingle(single, data)
+		} else {
+			decoded, err = set.NewDecoder().Bytes(data)
+		}
 		if text = string(decoded); fatal && (err != nil || strings.ContainsRune(text, utf8.RuneError)) {
 			v.raise("TypeError", codeSyntax, "%s: the bytes are not valid %s", function, this.Get("encoding"))
 		}
@@ -133,6 +145,20 @@ func (v *vm) decodeText(call goja.FunctionCall) goja.Value {
 		v.raise("RangeError", codeTooLarge, "%s: the text would have %d bytes; %d are the most", function, len(text), maxString)
 	}
 	return v.rt.ToValue(text)
+}
+
+// decodeSingle decodes a set of one byte a character. Where the set leaves a byte from 0x80 to 0x9f out, the Encoding Standard
+// has the control character of that number.
+func decodeSingle(set *charmap.Charmap, data []byte) []byte {
+	text := make([]byte, 0, len(data)+len(data)/4)
+	for _, b := range data {
+		r := set.DecodeByte(b)
+		if r == utf8.RuneError && b >= 0x80 && b < 0xa0 {
+			r = rune(b)
+		}
+		text = utf8.AppendRune(text, r)
+	}
+	return text
 }
 
 // replaceInvalid is data as text, with U+FFFD for each maximal part of what is not UTF-8 (Unicode 15, 3.9, U+FFFD

@@ -218,15 +218,13 @@ func newParamsClass(v *vm) *goja.Object {
 	}
 	each := func(item func(pair [2]string) any) func(goja.FunctionCall) goja.Value {
 		return func(call goja.FunctionCall) goja.Value {
-			var items []any
-			for _, pair := range of(call.This).list {
-				items = append(items, item(pair))
-			}
-			list := v.rt.NewArray(items...)
-			values, _ := goja.AssertFunction(list.Get("values"))
-			iterator, err := values(list)
-			must(err)
-			return iterator
+			b, i := of(call.This), 0
+			return v.walk(func() goja.Value {
+				if i++; i > len(b.list) {
+					return goja.Undefined()
+				}
+				return v.rt.ToValue(item(b.list[i-1]))
+			})
 		}
 	}
 	entries := each(func(pair [2]string) any { return v.rt.NewArray(pair[0], pair[1]) })

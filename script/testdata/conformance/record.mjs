@@ -177,6 +177,7 @@ async function run(c) {
   context.Message = env.Message;
   context.State = env.State;
   context.State.initial = () => env.parse(c.initial ?? '{}');
+  for (const name of ['URL', 'URLSearchParams', 'TextEncoder', 'TextDecoder', 'structuredClone']) context[name] = globalThis[name];
   context.vars = env.freeze(env.parse(c.vars ?? '{}'));
   let body;
   try {
