@@ -22,8 +22,8 @@
 //     building objects (literals.go, lazy.go).
 //
 //  5. A body that may wait (it, or something that it can reach, names await, async, Promise or fetch) stays an async function,
-//     and an async function* that it runs with yield* becomes one. Their calls overlap in one VM (loop.go, overlap.go). All
-//     other bodies know nothing of this.
+//     and an async function* that it runs with yield* becomes one. Their calls overlap in one VM (loop.go, overlap.go), and as
+//     long as nobody can tell, one call runs many records (worker.go). All other bodies know nothing of this.
 //
 // Invariants:
 //

@@ -327,14 +327,20 @@ func (v *vm) ready(call goja.FunctionCall) goja.Value {
 	if !ok {
 		return v.yes
 	}
-	if l := v.values.lazyOf(o); l != nil && l.Get("then") == nil {
-		return v.yes
+	if o.ExportType() != promiseType {
+		return v.decided(v.noThenable(o))
 	}
-	if o.ExportType() != promiseType || o.Get("constructor") != v.promise {
-		return v.no
+	if o.Get("constructor") == v.promise {
+		if p, ok := o.Export().(*goja.Promise); ok && p.State() == goja.PromiseStateFulfilled {
+			v.settled = p.Result()
+			return v.yes
+		}
 	}
-	if p, ok := o.Export().(*goja.Promise); ok && p.State() == goja.PromiseStateFulfilled {
-		v.settled = p.Result()
+	return v.no
+}
+
+func (v *vm) decided(is bool) goja.Value {
+	if is {
 		return v.yes
 	}
 	return v.no
@@ -342,14 +348,23 @@ func (v *vm) ready(call goja.FunctionCall) goja.Value {
 
 var promiseType = reflect.TypeFor[*goja.Promise]()
 
-// answered is called with each value that an asynchronous function of the script returns. A promise that is returned takes more
-// ticks to settle.
+// answered is called with each value that an asynchronous function of the script returns. What a thenable does takes more ticks.
 func (v *vm) answered(call goja.FunctionCall) goja.Value {
 	value := call.Argument(0)
-	if _, ok := value.(*goja.Object); ok && v.turn != nil {
+	if o, ok := value.(*goja.Object); ok && v.turn != nil && !v.noThenable(o) {
 		v.turn.reacted = true
 	}
 	return value
+}
+
+// noThenable tells whether an object has no then that could be called. To read it may run code of the script only where
+// that has accessors or proxies, in which case it is not read.
+func (v *vm) noThenable(o *goja.Object) bool {
+	if v.values.plain {
+		return false
+	}
+	_, is := o.Get("then").(*goja.Object)
+	return !is
 }
 
 func (v *vm) settledValue(goja.FunctionCall) goja.Value {
