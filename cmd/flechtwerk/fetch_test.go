@@ -4,12 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	client "github.com/flechtwerk/flechtwerk/connectors/http"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
@@ -169,5 +174,77 @@ func TestFetchOfAPipeline(t *testing.T) {
 				t.Errorf("got %s, want %s: %v", got, c.want, err)
 			}
 		})
+	}
+}
+
+// The pipeline's fetch: reaches the client of its scripts, and what is known of a host is shared by all pipelines and their
+// http: stages.
+func TestFetchOfPipelinesIsOne(t *testing.T) {
+	p := &pipeline.Pipeline{Fetch: pipeline.DefaultFetch}
+	f := &p.Fetch
+	f.UserAgent, f.BaseURL, f.Timeout, f.MaxBytes, f.MaxRedirects = "a/1", "http://h", 7*time.Second, 99, 3
+	f.Rate.Requests, f.Rate.Per = 5, time.Minute
+	f.Breaker.Failures, f.Breaker.Pause = 2, time.Hour
+	c := newClients()
+	defer c.Close()
+	want := client.Config{
+		Hosts: c.hosts, UserAgent: "a/1", BaseURL: "http://h", Timeout: 7 * time.Second, MaxBytes: 99, MaxDecompressed: 99, MaxRedirects: 3,
+		Rate: client.Rate{Requests: 5, Per: time.Minute}, Breaker: client.Breaker{Failures: 2, Pause: time.Hour},
+	}
+	if diff := cmp.Diff(want, c.config(p), cmp.Comparer(func(a, b *client.Hosts) bool { return a == b }), cmpopts.IgnoreFields(client.Config{}, "Events")); diff != "" {
+		t.Error(diff)
+	}
+
+	var asked, connections atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		switch r.URL.Path {
+		case "/around":
+			http.Redirect(w, r, "/around", http.StatusFound)
+		case "/broken":
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	}))
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	of := func() *client.Client {
+		p := &pipeline.Pipeline{Fetch: *f}
+		p.Fetch.BaseURL, p.Fetch.Rate = server.URL, pipeline.DefaultFetch.Rate
+		made, err := c.of(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	one, other := of(), of()
+	codeOf := func(of *client.Client, path string) string {
+		got, err := runFetch(t, of, "try { yield Message({ value: (await fetch('"+path+"')).status }) } catch (e) { yield Message({ value: e.code }) }")
+		if err != nil || len(got) != 1 {
+			t.Fatal(got, err)
+		}
+		return got[0]
+	}
+	if got := codeOf(one, "/around"); got != `"redirects"` || asked.Load() != 4 {
+		t.Errorf("%s after %d requests", got, asked.Load())
+	}
+	if got := codeOf(one, "/broken"); got != "502" {
+		t.Error(got)
+	}
+	if got := codeOf(other, "/broken"); got != "502" {
+		t.Error(got)
+	}
+	before := asked.Load()
+	for _, of := range []*client.Client{one, other} {
+		if got := codeOf(of, "/fine"); got != `"breaker_open"` || asked.Load() != before {
+			t.Errorf("%s, and %d requests more", got, asked.Load()-before)
+		}
+	}
+	if n := connections.Load(); n != 2 {
+		t.Errorf("%d connections, not one for each pipeline", n)
 	}
 }
