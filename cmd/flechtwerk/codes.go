@@ -29,7 +29,7 @@ var codes = map[string]pipeline.Explanation{
 	"script.vars":                {Severity: pipeline.Error, Text: "`vars:` of the pipeline declares no such member. A read that provides for its absence (`vars.name ?? 1`) is left alone."},
 	"script.new":                 {Severity: pipeline.Error, Text: "Message and State are functions: `yield Message({ value })`, without `new`."},
 	"script.regexp":              {Severity: pipeline.Error, Text: "A regular expression that would silently never match, or is not one."},
-	"script.error":               {Severity: pipeline.Error, Text: "The script threw. `on_error:` says what becomes of the record: `fail` (the process ends, no offset moves) or `skip`."},
+	"script.error":               {Severity: pipeline.Error, Text: "The script threw. `on_error:` says what becomes of the record: `fail` (the process ends, no offset moves), `skip` or `{ retry: 1s..5m }`."},
 	"script.timeout":             {Severity: pipeline.Error, Text: "One call of the script took longer than `timeout:` (30s; 5m for poll). It follows `on_error:`."},
 	"script.recursion":           {Severity: pipeline.Error, Text: "Calls in the script nest too deep, mostly a function that calls itself without end. It follows `on_error:`."},
 	"script.memory":              {Severity: pipeline.Error, Text: "One call of the script made the process hold 512 MiB more than when it began. Yield in parts, and go through what is large piece by piece. It follows `on_error:`."},

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,6 +11,10 @@ import (
 
 // What a script fails with is told alike in the log and in what ends the process: message, place, code, causes and calls.
 func TestFailuresInLogAndExitMessage(t *testing.T) {
+	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "scripts.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		body    string // from line 14 on, column 7
 		message string // with its place
@@ -67,6 +73,9 @@ transformers:
 			log, end, ok := strings.Cut(said(), "\nflechtwerk: ")
 			if !ok {
 				t.Fatal(log)
+			}
+			if name == "files" && !strings.Contains(string(document), "```\nflechtwerk: "+strings.TrimSpace(end)+"\n```\n") {
+				t.Errorf("docs/scripts.md does not show this end:\n%s", end)
 			}
 			line := regexp.MustCompile(`(?m)^.*msg="record failed".*$`).FindString(log)
 			for _, want := range append(append([]string{c.message, "code=" + c.code}, c.causes...), c.calls...) {
