@@ -519,6 +519,13 @@ func (c *compilation) functions(r *rewriter, outer *ast.FunctionLiteral, units m
 	if len(names) > 0 {
 		kept = append(kept, &ast.ExpressionStatement{Expression: r.frozen(body.Function, names)})
 	}
+	if len(r.lifted) > 0 {
+		args := make([]ast.Expression, len(r.lifted))
+		for i, f := range r.lifted {
+			args[i] = f
+		}
+		kept = append(kept, &ast.ExpressionStatement{Expression: call(nameFormulas, body.Function, args...)})
+	}
 	var handler ast.Expression = body
 	if c.Module {
 		handler = &ast.Identifier{Name: body.Name.Name, Idx: body.Function}
@@ -602,6 +609,9 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 	}
 	r.declareBlock(body.Body.List, local)
 	r.loops = r.loops && c.loops(body)
+	if c.Kind == Transform && !c.Module && !r.plain {
+		r.program.guard = r.guard(body.Body.List)
+	}
 	r.own, r.body, r.inEnrich = true, true, r.enrich
 	r.statements(body.Body.List)
 	r.own, r.body, r.inEnrich = false, false, false
@@ -743,7 +753,7 @@ func parameters(names []string) *ast.ParameterList {
 
 // parameters are the names that the joined program is called with, in order.
 func (p *Program) parameters() []string {
-	names := []string{nameYield, nameKeep, nameOver, nameReturned, namePass, nameSnap, nameFreeze, nameAwait, nameAnswer, nameReady, nameSettled, nameMemo, nameExecutor, nameThrown, nameBounded, "Message", "State", "vars", "console"}
+	names := []string{nameYield, nameKeep, nameOver, nameReturned, namePass, nameSnap, nameFreeze, nameAwait, nameAnswer, nameReady, nameSettled, nameMemo, nameExecutor, nameThrown, nameBounded, nameFormulas, "Message", "State", "vars", "console"}
 	for i := range p.objects {
 		names = append(names, fmt.Sprint(nameObject, i))
 	}

@@ -56,12 +56,12 @@ func (e *encoder) encodeMember(name string, value goja.Value) []byte {
 	return dst
 }
 
-// members appends members, each led by what prefixes say, and the brace that ends their object.
-func (e *encoder) members(dst []byte, prefixes, names []string, values []goja.Value) []byte {
+// members appends the members that a draft's literal has behind what it spreads first, and the brace that ends the object.
+func (e *encoder) members(dst []byte, d *draft) []byte {
 	e.dst, e.path, e.open, e.entries = dst, e.path[:0], e.open[:0], e.entries[:0]
-	for i, prefix := range prefixes {
+	for i, prefix := range d.object.added {
 		start := len(e.dst)
-		if e.dst = append(e.dst, prefix...); !e.member(names[i], values[i]) {
+		if e.dst = append(e.dst, prefix...); !e.part(d, i+1) {
 			e.dst = e.dst[:start]
 		}
 	}
@@ -69,17 +69,48 @@ func (e *encoder) members(dst []byte, prefixes, names []string, values []goja.Va
 	return dst
 }
 
-// literal appends the object of a literal without making it.
-func (e *encoder) literal(dst []byte, s *shape, parts []goja.Value) []byte {
+// part appends the value of a member of a draft's literal, and answers false if it is undefined.
+func (e *encoder) part(d *draft, i int) bool {
+	if d.operands != nil && d.operands[i].kind != isUnknown {
+		return e.operand(&d.operands[i])
+	}
+	return e.member(d.object.names[i], d.parts[i])
+}
+
+// operand appends a known operand that is no NaN and no infinity, and answers false if it is undefined.
+func (e *encoder) operand(o *operand) bool {
+	switch o.kind {
+	case isUndefined:
+		return false
+	case isNull:
+		e.dst = append(e.dst, "null"...)
+	case isBoolean:
+		e.dst = strconv.AppendBool(e.dst, o.number != 0)
+	case isNumber:
+		if o.text != "" && rawjson.IsShortest(rawjson.Bytes(o.text)) {
+			e.dst = append(e.dst, o.text...)
+		} else {
+			e.dst = rawjson.AppendFloat(e.dst, o.number)
+		}
+	case isText:
+		e.dst = rawjson.AppendString(e.dst, o.text)
+	default:
+		e.dst = append(e.dst, o.text...)
+	}
+	return true
+}
+
+// literal appends the object of a draft's literal without making it.
+func (e *encoder) literal(dst []byte, d *draft) []byte {
 	e.dst, e.path, e.open, e.entries = append(dst, '{'), e.path[:0], e.open[:0], e.entries[:0]
 	first := true
-	for i, name := range s.quoted {
+	for i, name := range d.object.quoted {
 		start := len(e.dst)
 		if !first {
 			e.dst = append(e.dst, ',')
 		}
 		e.dst = append(e.dst, name...)
-		if e.member(s.names[i], parts[i]) {
+		if e.part(d, i) {
 			first = false
 		} else {
 			e.dst = e.dst[:start]

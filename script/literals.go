@@ -85,7 +85,7 @@ func plainMember(p ast.Property) (string, ast.Expression, bool) {
 // object turns a literal that spreads something into a native call. What it cannot take stays a literal.
 func (r *rewriter) object(o *ast.ObjectLiteral) ast.Expression {
 	if !r.plain {
-		if s, args := r.shape(o, true); s != nil {
+		if s, args := r.shape(o, true, false); s != nil {
 			r.program.objects = append(r.program.objects, s)
 			return call(fmt.Sprint(nameObject, len(r.program.objects)-1), o.LeftBrace, args...)
 		}
@@ -123,7 +123,9 @@ func (r *rewriter) object(o *ast.ObjectLiteral) ast.Expression {
 // shape is an object literal as a list of members, and the expressions that fill it, rewritten. It is nil when the literal
 // spreads nothing though it should, has one name twice, or has a member that must stay JavaScript: an accessor, a method, a computed or index-like name,
 // __proto__, or a function that takes its name from the member.
-func (r *rewriter) shape(o *ast.ObjectLiteral, spreading bool) (*shape, []ast.Expression) {
+//
+// With native set, members that are formulas are not among the expressions.
+func (r *rewriter) shape(o *ast.ObjectLiteral, spreading, native bool) (*shape, []ast.Expression) {
 	s := &shape{}
 	spreads := false
 	var exprs []ast.Expression
@@ -164,6 +166,9 @@ func (r *rewriter) shape(o *ast.ObjectLiteral, spreading bool) (*shape, []ast.Ex
 			s.added = append(s.added, ","+string(append(rawjson.AppendString(nil, name), ':')))
 		}
 	}
+	if native && r.flat && r.body && allPure(exprs) {
+		r.formulas(s, exprs)
+	}
 	// A later expression that can run code may change a spread object before the copy is made.
 	quiet := true
 	for i := len(exprs) - 1; i >= 0; i-- {
@@ -177,7 +182,52 @@ func (r *rewriter) shape(o *ast.ObjectLiteral, spreading bool) (*shape, []ast.Ex
 		}
 		quiet = quiet && pure
 	}
-	return s, exprs
+	if s.formulas == nil {
+		return s, exprs
+	}
+	var rest []ast.Expression
+	for i, e := range exprs {
+		if f := &s.formulas[i]; f.run == nil {
+			rest = append(rest, e)
+		} else if !f.constant {
+			f.number = len(r.lifted)
+			r.lifted = append(r.lifted, lifted(e))
+		}
+	}
+	return s, rest
+}
+
+// formulas finds the members of a literal that are formulas. All are worked out when the literal is written: after the others,
+// which therefore must change nothing, and of those behind a formula none may throw, since a formula may do so before it.
+func (r *rewriter) formulas(s *shape, exprs []ast.Expression) {
+	list := make([]memberFormula, len(exprs))
+	for i := len(exprs) - 1; i >= 0; i-- {
+		e := exprs[i]
+		f := &formulas{rewriter: r}
+		if run := f.of(e); run != nil && !s.spread[i] {
+			list[i] = memberFormula{run: run, constant: isLiteral(e)}
+			s.formulas, s.state = list, s.state || f.state
+		} else if _, name := e.(*ast.Identifier); !name && !isLiteral(e) && !f.isValue(e) {
+			break
+		}
+	}
+}
+
+// lifted is the function (@value, state) => e.
+func lifted(e ast.Expression) *ast.FunctionLiteral {
+	at := e.Idx0()
+	return &ast.FunctionLiteral{
+		Function: at, ParameterList: parameters([]string{nameValue, "state"}),
+		Body: &ast.BlockStatement{LeftBrace: at, RightBrace: at, List: []ast.Statement{&ast.ReturnStatement{Return: at, Argument: e}}},
+	}
+}
+
+func isLiteral(e ast.Expression) bool {
+	switch e.(type) {
+	case *ast.NumberLiteral, *ast.StringLiteral, *ast.BooleanLiteral, *ast.NullLiteral:
+		return true
+	}
+	return false
 }
 
 func takesName(e ast.Expression) bool {
@@ -231,9 +281,10 @@ func (r *rewriter) emit(at file.Idx, c *ast.CallExpression) ast.Expression {
 		member := messageMember{field: fieldOf(name)}
 		// A value is taken apart only where nothing that is evaluated after it can change it.
 		if o, ok := e.(*ast.ObjectLiteral); ok && member.field == fieldValue && pureFrom(literal.Value[i+1:]) {
-			if s, exprs := r.shape(o, false); s != nil {
+			if s, exprs := r.shape(o, false, true); s != nil {
 				member.object = s
 				args = append(args, exprs...)
+				m.lends, m.lendsState = s.formulas != nil, s.state
 			}
 		}
 		if member.object == nil {
@@ -241,6 +292,12 @@ func (r *rewriter) emit(at file.Idx, c *ast.CallExpression) ast.Expression {
 			args = append(args, r.expr(e))
 		}
 		m.members = append(m.members, member)
+	}
+	if m.lendsState {
+		args = append([]ast.Expression{&ast.Identifier{Name: "state", Idx: at}}, args...)
+	}
+	if m.lends {
+		args = append([]ast.Expression{&ast.Identifier{Name: nameValue, Idx: at}}, args...)
 	}
 	r.program.messages = append(r.program.messages, m)
 	return call(fmt.Sprint(nameEmit, len(r.program.messages)-1), at, args...)

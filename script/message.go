@@ -42,10 +42,24 @@ type shape struct {
 	spread []bool
 	quoted []string // of a literal that spreads nothing: the names as JSON, with the colon
 	added  []string // of a literal that spreads one object first: the other names as JSON, with comma and colon
+
+	formulas []memberFormula // as names; nil if no member is one
+	state    bool            // some formula looks at state
+}
+
+// memberFormula is the formula of a member; run is nil where the member is JavaScript.
+type memberFormula struct {
+	run      formula
+	constant bool
+	number   int // in vm.formulas, of one that is no constant
 }
 
 // messageShape is a Message({…}) literal: its members in order.
-type messageShape struct{ members []messageMember }
+type messageShape struct {
+	members []messageMember
+	// msg.value, and state, are the first arguments, for formulas.
+	lends, lendsState bool
+}
 
 type messageMember struct {
 	field  field
@@ -57,7 +71,9 @@ type draft struct {
 	topic, key, headers, timestamp, partition goja.Value
 	value                                     goja.Value
 	object                                    *shape
-	parts                                     []goja.Value
+	parts                                     []goja.Value // of object; nil where operands has a known one
+	operands                                  []operand    // nil if object has no formulas
+	lent, lentState                           goja.Value   // what formulas look at
 	fresh                                     *fresh
 }
 
@@ -249,12 +265,22 @@ func (v *vm) emitter(s *messageShape) func(goja.FunctionCall) goja.Value {
 		d := &v.draft
 		*d = draft{}
 		args := call.Arguments
+		if s.lends {
+			d.lent, args = args[0], args[1:]
+		}
+		if s.lendsState {
+			d.lentState, args = args[0], args[1:]
+		}
 		for i := range s.members {
 			m := &s.members[i]
 			if m.object != nil {
+				d.object, d.fresh = m.object, &known
+				if m.object.formulas != nil {
+					args = v.workOut(d, args)
+					continue
+				}
 				n := len(m.object.names)
-				d.object, d.parts, d.fresh = m.object, args[:n], &known
-				args = args[n:]
+				d.parts, args = args[:n], args[n:]
 				continue
 			}
 			d.set(m.field, args[0])
@@ -290,22 +316,22 @@ func (v *vm) send(d *draft) {
 	case d.object == nil:
 		m.Value = v.value(d.value, topic)
 	case topic.Value != stream.JSON:
-		m.Value = v.value(v.literal(d.object, d.parts), topic)
+		m.Value = v.value(v.literal(d.object, v.materialised(d)), topic)
 	case d.object.quoted != nil:
-		m.Value = v.arena.Keep(v.encoder.literal(v.arena.Grab(512), d.object, d.parts))
+		m.Value = v.arena.Keep(v.encoder.literal(v.arena.Grab(512), d))
 	default:
 		if l := v.firstLazy(d.object, d.parts); l != nil && d.fresh.to(d.object, l) {
 			raw := l.text.raw
 			dst := append(v.arena.Grab(512+len(raw)), raw[:len(raw)-1]...)
-			m.Value = v.arena.Keep(v.encoder.members(dst, d.object.added, d.object.names[1:], d.parts[1:]))
+			m.Value = v.arena.Keep(v.encoder.members(dst, d))
 		} else if l != nil {
 			s := &v.scratch
 			s.vs, s.text, s.index, s.copied = l.vs, l.text, nil, true
 			s.changes = append(s.changes[:0], l.changes...)
-			v.fill(s, d.object, d.parts)
+			v.fill(s, d.object, v.materialised(d))
 			m.Value = v.arena.Keep(v.encoder.encodeLazy(v.arena.Grab(512+len(l.text.raw)), s))
 		} else {
-			m.Value = v.value(v.literal(d.object, d.parts), topic)
+			m.Value = v.value(v.literal(d.object, v.materialised(d)), topic)
 		}
 	}
 	if topic.MaxMessage > 0 {

@@ -185,7 +185,8 @@ func (r *rewriter) checkVars(e ast.Expression) {
 
 // objectMembers are what every object has.
 var objectMembers = map[string]bool{
-	"constructor": true, "hasOwnProperty": true, "isPrototypeOf": true, "propertyIsEnumerable": true, "toLocaleString": true, "toString": true, "valueOf": true, "__proto__": true,
+	"constructor": true, "hasOwnProperty": true, "isPrototypeOf": true, "propertyIsEnumerable": true, "toLocaleString": true, "toString": true, "valueOf": true,
+	"__proto__": true, "__defineGetter__": true, "__defineSetter__": true, "__lookupGetter__": true, "__lookupSetter__": true,
 }
 
 // checkAssigned refuses to change vars.

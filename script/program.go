@@ -90,6 +90,9 @@ type Program struct {
 	// lendsValue and lendsState say that the body cannot get hold of the object msg.value or state, only of what is in it.
 	lendsValue, lendsState bool
 
+	// guard tells records that the body would do nothing with; nil if it cannot be told.
+	guard *guard
+
 	// async says that the body, or something that it can reach, may wait. Its function is asynchronous, and calls overlap.
 	async bool
 

@@ -46,7 +46,8 @@ type rewriter struct {
 	exotic      bool            // the script names something that only ordinary objects can do
 	spared      ast.Expression  // vars.name where its absence is provided for
 	known       map[string]bool
-	reached     map[string]bool // built-ins that the script names
+	reached     map[string]bool        // built-ins that the script names
+	lifted      []*ast.FunctionLiteral // the JavaScript of formulas
 }
 
 // The generated names. No script can write them.
@@ -68,6 +69,7 @@ const (
 	namePass     = "@pass"
 	nameSnap     = "@snap"
 	nameFreeze   = "@freeze"
+	nameFormulas = "@formulas"
 	nameModule   = "@module" // one for each file that is imported, with its number
 	nameCaught   = "@caught"
 	nameObject   = "@object" // one for each object shape, with its number

@@ -185,11 +185,16 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 
 // next begins the next record and answers its msg, or msg.value, or undefined at the end of the batch.
 func (t *transform) next(goja.FunctionCall) goja.Value {
-	t.record++
-	if t.record >= len(t.batch.Records) && !t.more() {
-		return goja.Undefined()
-	}
 	v := t.vm
+	for {
+		t.record++
+		if t.record >= len(t.batch.Records) && !t.more() {
+			return goja.Undefined()
+		}
+		if !v.passes(&t.batch.Records[t.record]) {
+			break
+		}
+	}
 	v.index = t.record
 	v.values.begin()
 	t.messages = len(t.batch.Messages)

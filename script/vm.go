@@ -97,6 +97,10 @@ type vm struct {
 	index    int
 	draft    draft
 	scratch  lazy
+	glance   glance
+	formulas []goja.Callable // the JavaScript of formulas, by their numbers
+	parts    []goja.Value    // room for those of a draft
+	operands []operand
 
 	// What differs between a transform and a poll.
 	proceed          func() // throws if the call is to end
@@ -148,6 +152,7 @@ func newVM(p *Program, env *Env) (*vm, error) {
 	must(state.Set("initial", v.native("initial", 0, func(goja.FunctionCall) goja.Value { return v.values.decode(v.initial) })))
 	plain := newValues(rt, true)
 	varsValue := plain.decode(trim(vars))
+	v.glance.vars = &lazy{text: &text{raw: trim(vars)}}
 	console := newConsole(v)
 	f.deep("Message", message)
 	f.deep("State", state)
@@ -162,7 +167,7 @@ func newVM(p *Program, env *Env) (*vm, error) {
 			}
 			return list[len(list)-1]
 		}),
-		v.native("await", 2, v.awaited), v.native("answer", 1, v.answered), v.native("await", 2, v.ready), v.native("await", 0, v.settledValue), v.native("memo", 3, v.awaitedMemo), v.native("Promise", 1, v.executor), v.native("throw", 2, v.thrown), v.native("operator", 3, v.bounded),
+		v.native("await", 2, v.awaited), v.native("answer", 1, v.answered), v.native("await", 2, v.ready), v.native("await", 0, v.settledValue), v.native("memo", 3, v.awaitedMemo), v.native("Promise", 1, v.executor), v.native("throw", 2, v.thrown), v.native("operator", 3, v.bounded), v.native("formulas", 0, v.takeFormulas),
 		message, state, varsValue, console,
 	}
 	over, err := v.over(args[0])

@@ -97,6 +97,37 @@ func AppendFloat(dst []byte, f float64) []byte {
 	return dst
 }
 
+// IsShortest tells of a checked number of up to fifteen digits whether AppendFloat would write it as it stands; of longer
+// ones, and of those with an exponent, it says no.
+func IsShortest(raw []byte) bool {
+	// As many digits are told apart by doubles, so that no shorter text stands for the same one.
+	n := len(raw)
+	if n > 16 {
+		return false
+	}
+	i := 0
+	if raw[0] == '-' {
+		i = 1
+	}
+	digits, point := n-i, -1
+	for j := i; j < n; j++ {
+		switch b := raw[j]; {
+		case b == '.':
+			point, digits = j, digits-1
+		case b-'0' > 9:
+			return false
+		}
+	}
+	if digits > 15 {
+		return false
+	}
+	if point < 0 {
+		return raw[i] != '0' || i == 0
+	}
+	// -0.0 and 1.50 are shorter, and what is below 1e-6 is written with an exponent.
+	return raw[n-1] != '0' && (raw[i] != '0' || n-point < 6 || string(raw[point+1:point+6]) != "00000" || raw[point+6] != '0')
+}
+
 // Compact appends data without the white space between its tokens. Strings and numbers stay as they are.
 func Compact(dst, data []byte) []byte {
 	inString := false
