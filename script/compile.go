@@ -613,7 +613,11 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 		r.program.guard = r.guard(body.Body.List)
 	}
 	r.own, r.body, r.inEnrich = true, true, r.enrich
-	r.statements(body.Body.List)
+	if c.Kind == Transform && !c.Module && !r.plain && r.flat && !r.async {
+		body.Body.List = r.actions(body.Body.List)
+	} else {
+		r.statements(body.Body.List)
+	}
 	r.own, r.body, r.inEnrich = false, false, false
 	if !c.Module {
 		names := args
@@ -759,6 +763,9 @@ func (p *Program) parameters() []string {
 	}
 	for i := range p.messages {
 		names = append(names, fmt.Sprint(nameEmit, i))
+	}
+	for i := range p.runs {
+		names = append(names, fmt.Sprint(nameRun, i))
 	}
 	return append(names, p.builtins...)
 }

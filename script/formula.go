@@ -267,7 +267,7 @@ func (f *formulas) name(id *ast.Identifier) formula {
 func (f *formulas) isValue(e ast.Expression) bool {
 	if id, ok := e.(*ast.Identifier); ok {
 		alias, known := f.aliases[id.Name.String()]
-		return known && alias == nil
+		return known && alias == nil || id.Name == nameValue // as it was rewritten
 	}
 	id, value := f.argument(e)
 	return id != nil && value

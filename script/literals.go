@@ -190,8 +190,7 @@ func (r *rewriter) shape(o *ast.ObjectLiteral, spreading, native bool) (*shape, 
 		if f := &s.formulas[i]; f.run == nil {
 			rest = append(rest, e)
 		} else if !f.constant {
-			f.number = len(r.lifted)
-			r.lifted = append(r.lifted, lifted(e))
+			f.number = r.lift(&ast.ReturnStatement{Return: e.Idx0(), Argument: e})
 		}
 	}
 	return s, rest
@@ -213,13 +212,14 @@ func (r *rewriter) formulas(s *shape, exprs []ast.Expression) {
 	}
 }
 
-// lifted is the function (@value, state) => e.
-func lifted(e ast.Expression) *ast.FunctionLiteral {
-	at := e.Idx0()
-	return &ast.FunctionLiteral{
+// lift makes a statement the function (@value, state) => { statement }, and answers its number among those.
+func (r *rewriter) lift(s ast.Statement) int {
+	at := s.Idx0()
+	r.lifted = append(r.lifted, &ast.FunctionLiteral{
 		Function: at, ParameterList: parameters([]string{nameValue, "state"}),
-		Body: &ast.BlockStatement{LeftBrace: at, RightBrace: at, List: []ast.Statement{&ast.ReturnStatement{Return: at, Argument: e}}},
-	}
+		Body: &ast.BlockStatement{LeftBrace: at, RightBrace: at, List: []ast.Statement{s}},
+	})
+	return len(r.lifted) - 1
 }
 
 func isLiteral(e ast.Expression) bool {

@@ -81,6 +81,7 @@ type Program struct {
 	builtins []string        // passed in, in this order, so that naming one costs no look-up by name
 	objects  []*shape        // object literals that spread something
 	messages []*messageShape // yield Message({…})
+	runs     [][]action
 	// plain keeps values in ordinary objects: the script names something that lazy ones cannot do.
 	plain bool
 

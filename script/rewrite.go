@@ -70,6 +70,7 @@ const (
 	nameSnap     = "@snap"
 	nameFreeze   = "@freeze"
 	nameFormulas = "@formulas"
+	nameRun      = "@run"    // one for each run of actions, with its number
 	nameModule   = "@module" // one for each file that is imported, with its number
 	nameCaught   = "@caught"
 	nameObject   = "@object" // one for each object shape, with its number

@@ -101,6 +101,9 @@ type vm struct {
 	formulas []goja.Callable // the JavaScript of formulas, by their numbers
 	parts    []goja.Value    // room for those of a draft
 	operands []operand
+	emitters []func(goja.FunctionCall) goja.Value // by messageShape
+	given    [2]goja.Value                        // msg.value and state, while actions run
+	args     []goja.Value                         // room for those of an action
 
 	// What differs between a transform and a poll.
 	proceed          func() // throws if the call is to end
@@ -179,7 +182,11 @@ func newVM(p *Program, env *Env) (*vm, error) {
 		args = append(args, v.native("object", 0, v.maker(p.objects[i])))
 	}
 	for i := range p.messages {
-		args = append(args, v.native("emit", 0, v.emitter(p.messages[i])))
+		v.emitters = append(v.emitters, v.emitter(p.messages[i]))
+		args = append(args, v.native("emit", 0, v.emitters[i]))
+	}
+	for _, list := range p.runs {
+		args = append(args, v.native("run", 2, v.run(list)))
 	}
 	for _, name := range p.builtins {
 		args = append(args, v.named(name, f))
