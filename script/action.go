@@ -185,7 +185,10 @@ func (r *rewriter) constantArgument(e ast.Expression) argument {
 // attempt calls a native function, and answers false if that has thrown: then it has done nothing.
 func (v *vm) attempt(args []argument, f func(*vm, goja.FunctionCall) goja.Value) (done bool) {
 	for _, given := range v.given {
-		if l := v.lent(given); l != nil && !l.scalars() {
+		if _, ok := given.(*goja.Object); !ok {
+			continue
+		}
+		if l := v.lent(given); l == nil || !l.scalars() {
 			return false
 		}
 	}

@@ -46,7 +46,8 @@ type conform struct {
 	store     storeMap
 	in        []string // values; the key is k
 	protobuf  *decode.Schema
-	want      string // effects, or "code line:column message"
+	console   *string // takes what was printed, of a run that fails too
+	want      string  // effects, or "code line:column message"
 }
 
 func (c conform) run(t *testing.T) string {
@@ -62,6 +63,9 @@ func (c conform) run(t *testing.T) string {
 	env := Env{Stage: "s", Outputs: out, Timeout: 5 * time.Second, Now: func() time.Time { return time.UnixMilli(1767225600000) }}
 	var printed strings.Builder
 	env.Console = func(level, text string) { fmt.Fprintf(&printed, "%s: %s\n", level, text) }
+	if c.console != nil {
+		defer func() { *c.console = printed.String() }()
+	}
 	if c.initial != "" {
 		env.Initial = []byte(c.initial)
 	}
