@@ -102,6 +102,9 @@ func (w writer) body() string {
 	for range 1 + w.IntN(5) {
 		lines = append(lines, w.statement())
 	}
+	if w.IntN(5) == 0 {
+		lines = append(lines, "await msg.value.a;", w.statement())
+	}
 	if w.IntN(4) == 0 {
 		lines = append([]string{fmt.Sprintf("if (%s) {", w.condition())}, append(lines, "}")...)
 	}

@@ -248,6 +248,10 @@ func (t *overlapping) take() (int, bool) {
 	for t.next < len(t.batch.Records) {
 		i := t.next
 		t.next++
+		if t.vm.passes(&t.batch.Records[i]) {
+			t.settled[i] = true
+			continue
+		}
 		if len(t.waiting) == 0 {
 			return i, true
 		}
