@@ -254,3 +254,17 @@ func TestNearestIsTheSameInAnyOrder(t *testing.T) {
 		}
 	}
 }
+
+// Bodies that goja's compiler fails on ("compiler bug") where it sees by itself that something never runs.
+func TestWhatNeverRunsCompiles(t *testing.T) {
+	for _, never := range []string{
+		"if (2.5) return; else if (((msg.value.a ? vars.inner.c : NaN) - '')) { return }", "if (2.5) return; else if (msg.value.a ? vars.inner : 1) { return }", "if (false) { if (msg.value?.a) { msg.key } }", "if (!1) { if (msg.key) return; else if (msg.value) return }",
+		"while (0) { if (msg.key ? msg : 1) break }", "for (; false;) { if (msg.key ? msg : 1) break }", "if (1 || msg.key) return; else if (msg.key ? msg : 1) { return }",
+	} {
+		for _, rest := range []string{"await msg.value.a;", "const f = () => msg; f();", "yield Message({ value: msg.key });"} {
+			if _, err := Compile(Source{Body: bodyText(never + "\n" + rest)}); err != nil {
+				t.Errorf("%s %s: %v", never, rest, err)
+			}
+		}
+	}
+}

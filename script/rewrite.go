@@ -297,7 +297,7 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 		r.checkYielded(s.Expression)
 		s.Expression = r.expr(s.Expression)
 	case *ast.IfStatement:
-		s.Test = r.expr(s.Test)
+		s.Test = unfolded(r.expr(s.Test))
 		s.Consequent = r.statement(s.Consequent)
 		if s.Alternate != nil {
 			s.Alternate = r.statement(s.Alternate)
@@ -320,7 +320,7 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 			}
 		}
 		if s.Test != nil {
-			s.Test = r.expr(s.Test)
+			s.Test = unfoldedLoop(r.expr(s.Test))
 		}
 		if s.Update != nil {
 			s.Update = r.expr(s.Update)
@@ -340,7 +340,7 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 		s.Body = r.statement(s.Body)
 		r.pop()
 	case *ast.WhileStatement:
-		s.Test = r.expr(s.Test)
+		s.Test = unfoldedLoop(r.expr(s.Test))
 		s.Body = r.statement(s.Body)
 	case *ast.DoWhileStatement:
 		s.Body = r.statement(s.Body)
@@ -416,6 +416,35 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 		return &ast.EmptyStatement{Semicolon: s.Debugger}
 	}
 	return s
+}
+
+// unfolded is a condition that goja's compiler does not work out. It stumbles over names in what it then knows never to run
+// ("compiler bug: Unsupported instruction for binding").
+func unfolded(test ast.Expression) ast.Expression {
+	if !isConstant(test) {
+		return test
+	}
+	return &ast.SequenceExpression{Sequence: []ast.Expression{&ast.NullLiteral{Idx: test.Idx0()}, test}}
+}
+
+// unfoldedLoop is the condition of a loop likewise. One that is simply true leaves nothing out.
+func unfoldedLoop(test ast.Expression) ast.Expression {
+	if yes, ok := test.(*ast.BooleanLiteral); ok && yes.Value {
+		return test
+	}
+	return unfolded(test)
+}
+
+// isConstant tells whether an expression is made of literals alone.
+func isConstant(e ast.Expression) bool {
+	switch e := e.(type) {
+	case *ast.UnaryExpression:
+		return isConstant(e.Operand)
+	case *ast.BinaryExpression:
+		return isConstant(e.Left) // && and || are constant by their left side alone
+	default:
+		return isLiteral(e)
+	}
 }
 
 func (r *rewriter) forInto(into ast.ForInto) {
