@@ -56,5 +56,15 @@ func TestDocumentsLinksLead(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+		anchors := map[string]bool{}
+		for _, h := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(text), -1) {
+			anchor := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(h[1]), "")
+			anchors[strings.ReplaceAll(anchor, " ", "-")] = true
+		}
+		for _, l := range regexp.MustCompile(`\]\(#([^)]+)\)`).FindAllStringSubmatch(string(text), -1) {
+			if !anchors[l[1]] {
+				t.Errorf("%s has no heading for #%s", name, l[1])
+			}
+		}
 	}
 }
