@@ -50,6 +50,10 @@ func (p *program) run(ctx context.Context, paths []string, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	log := newLogger(p.stderr, settings.LogFormat, settings.LogLevel, p.colour(p.stderr))
+	if settings.LogFormat == "json" {
+		p.json = log
+	}
 	set, compiled, err := p.load(paths, false, p.stderr, sayProblems)
 	if err != nil {
 		return err
@@ -69,10 +73,6 @@ func (p *program) run(ctx context.Context, paths []string, f runFlags) error {
 		if messages, err = readPublished(f.publish); err != nil {
 			return err
 		}
-	}
-	log := newLogger(p.stderr, settings.LogFormat, settings.LogLevel, p.colour(p.stderr))
-	if settings.LogFormat == "json" {
-		p.json = log
 	}
 	version := CurrentVersion()
 	log.Debug("settings", settings.Shown()...)

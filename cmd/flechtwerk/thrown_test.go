@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -122,5 +123,37 @@ transformers:
 				t.Errorf("the codes are %v, %v and %v", failed["code"], ended["code"], ended["thrown_code"])
 			}
 		})
+	}
+}
+
+// In a log of JSON lines, what validate finds is lines of JSON too.
+func TestProblemsInALogOfJSON(t *testing.T) {
+	s := start(t, "run", "--dev", "-s", "http.listen=off", "-s", "log.format=json", write(t, t.TempDir(), "p.yaml", `pipeline: p
+topics: { in: { partitions: 1 }, out: { partitions: 1 } }
+transformers:
+  t:
+    input_topics: in
+    output_topics: out
+    transform: |
+      yield Mesage({ value: 1 });
+`))
+	if status := s.wait(); status != exitWrong {
+		t.Errorf("exit status %d", status)
+	}
+	var fields struct {
+		Level, Msg, Code, Hint string
+		Line, Column           int
+	}
+	lines := s.stderr.All()
+	if err := json.Unmarshal([]byte(lines[0]), &fields); err != nil {
+		t.Fatal(err, lines)
+	}
+	if got := fmt.Sprint(fields); got != `{error nothing is called "Mesage" here script.unknown_name did you mean "Message"? 8 13}` {
+		t.Error(got)
+	}
+	for _, line := range lines {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("no JSON: %s", line)
+		}
 	}
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
@@ -96,6 +98,16 @@ func (p *program) show(set *pipeline.Set, problems pipeline.Problems, w io.Write
 		}
 		_, err = w.Write(text)
 		return err
+	}
+	if p.json != nil {
+		for _, one := range problems {
+			level := slog.LevelError
+			if one.Severity == pipeline.Warning {
+				level = slog.LevelWarn
+			}
+			p.json.Log(context.Background(), level, one.Message, "code", one.Code, "file", one.File, "line", one.Line, "column", one.Column, "hint", one.Hint)
+		}
+		return nil
 	}
 	printer := pipeline.Printer{Source: set.Line, Color: p.colour(w)}
 	return printer.Print(w, problems, len(set.Files))
