@@ -220,6 +220,12 @@ func (e *encoder) object(o *goja.Object) bool {
 		if what, hint := notPlain(o); what != "" {
 			e.refuse("it is "+what, hint)
 		}
+		if isArray(o) {
+			e.enter(o)
+			e.array(o)
+			e.leave()
+			break
+		}
 		if primitive := unbox(o); primitive != nil {
 			return e.value(primitive)
 		}
@@ -241,6 +247,15 @@ func (e *encoder) object(o *goja.Object) bool {
 		e.refuse("it is a "+class, "write its parts as members of an object")
 	}
 	return true
+}
+
+// isArray is Array.isArray: a Proxy of an array is one, too.
+func isArray(o *goja.Object) bool {
+	for o != nil && o.ExportType() == proxyType {
+		p, _ := o.Export().(goja.Proxy)
+		o = p.Target()
+	}
+	return o != nil && o.ClassName() == "Array"
 }
 
 func (e *encoder) enter(o *goja.Object) {

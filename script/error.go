@@ -176,7 +176,7 @@ func (v *vm) failure(err error) *Error {
 	case *fault:
 		e.code, e.message, e.err = CodeEngine, "the JavaScript engine failed: "+err.Error(), err
 		e.hint = "this is a fault of the engine, which one of the built-in functions in this line has; write it in another way, and please report it"
-		_ = contained(func() error { v.locate(e, v.rt.CaptureCallStack(0, nil)); return nil })
+		v.locate(e, v.faultAt)
 	case *goja.Exception:
 		var makers []string
 		v.guard(func() { makers = constructors(err.Value()) })

@@ -84,7 +84,7 @@ func (v *vm) jsonStringify(call goja.FunctionCall) goja.Value {
 func (v *vm) stringify(call goja.FunctionCall, s stringifier) goja.Value {
 	if f, ok := goja.AssertFunction(call.Argument(1)); ok {
 		s.replace = f
-	} else if list, ok := call.Argument(1).(*goja.Object); ok && list.ClassName() == "Array" {
+	} else if list, ok := call.Argument(1).(*goja.Object); ok && isArray(list) {
 		s.names = []string{}
 		seen := map[string]bool{}
 		for _, e := range v.values.elements(list) {
@@ -194,7 +194,7 @@ func (s *stringifier) object(o *goja.Object) {
 		}
 	}
 	closing := byte('}')
-	if o.ClassName() == "Array" {
+	if isArray(o) {
 		closing = ']'
 		s.dst = append(s.dst, '[')
 		for i, element := range s.vm.values.elements(o) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"reflect"
+	"runtime"
 	"strings"
 
 	"github.com/dop251/goja"
@@ -72,6 +73,7 @@ func (l *limiter) around(holder *goja.Object, name string, f func(call goja.Func
 	value := holder.Get(name).(*goja.Object)
 	callable, _ := goja.AssertFunction(value)
 	original := func(call goja.FunctionCall) goja.Value {
+		defer l.noteFault()
 		result, err := callable(call.This, call.Arguments...)
 		must(err)
 		return result
@@ -79,6 +81,16 @@ func (l *limiter) around(holder *goja.Object, name string, f func(call goja.Func
 	limited := l.native(name, 0, func(call goja.FunctionCall) goja.Value { return f(call, original) })
 	must(limited.DefineDataProperty("length", value.Get("length"), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 	must(holder.DefineDataProperty(name, limited, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+}
+
+// noteFault notes where a run-time panic of a built-in function comes from, as long as that can be told.
+func (v *vm) noteFault() {
+	if r := recover(); r != nil {
+		if _, ok := r.(runtime.Error); ok && v.faultAt == nil {
+			v.faultAt = v.rt.CaptureCallStack(0, nil)
+		}
+		panic(r)
+	}
 }
 
 // before lets check look at the arguments of a built-in function, and throw.
@@ -513,6 +525,8 @@ func (l *limiter) chains() {
 		return o
 	}).(*goja.Object)
 	must(limited.SetPrototype(value.Prototype()))
+	must(limited.DefineDataProperty("name", l.rt.ToValue("Proxy"), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	must(limited.DefineDataProperty("length", l.rt.ToValue(2), goja.FLAG_FALSE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 	must(limited.DefineDataProperty("revocable", value.Get("revocable"), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
 	must(limited.DefineDataProperty("prototype", goja.Undefined(), goja.FLAG_FALSE, goja.FLAG_NOT_SET, goja.FLAG_NOT_SET))
 	must(l.global.DefineDataProperty("Proxy", limited, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))

@@ -61,7 +61,7 @@ func (r *rewriter) checkYield(y *ast.YieldExpression) {
 	switch {
 	case what == "":
 	case y.Delegate:
-		if what == "an array" {
+		if what == "an array" || mayIterate(y.Argument) {
 			return
 		}
 		r.refuse(y.Yield, CodeYield, "yield* takes an array, a generator or another iterable of Messages and States", "yield* was given %s", what)
@@ -72,6 +72,15 @@ func (r *rewriter) checkYield(y *ast.YieldExpression) {
 		}
 		r.refuse(y.Yield, CodeYield, hint, "%s was yielded, which is neither a Message nor a State", what)
 	}
+}
+
+// mayIterate tells whether an object literal may have a member that makes it an iterable.
+func mayIterate(e ast.Expression) bool {
+	o, ok := e.(*ast.ObjectLiteral)
+	return ok && slices.ContainsFunc(o.Value, func(p ast.Property) bool {
+		_, _, plain := plainMember(p)
+		return !plain
+	})
 }
 
 // literalKind names what an expression always gives, or is "".

@@ -77,6 +77,7 @@ type vm struct {
 
 	interrupted atomic.Bool
 	looks       uint32
+	faultAt     []goja.StackFrame // of a run-time panic under way
 
 	bytesClass   *goja.Object  // Uint8Array without its limit
 	power, shift goja.Callable // the operators ** and <<
@@ -227,11 +228,11 @@ func (v *vm) calm() {
 	v.interrupted.Store(false)
 }
 
-// look is called all along what may take long in Go. It throws if the script is to end; the interrupt that is pending then
-// ends it before anything can catch that.
+// look is called all along what may take long in Go. If the script is to end, it does so here.
 func (v *vm) look() {
 	if v.looks++; v.looks&1023 == 0 && v.interrupted.Load() {
-		v.fail("Error", "interrupted")
+		_, err := v.power(goja.Undefined(), v.yes, v.yes) // any code of a script's
+		must(err)
 	}
 }
 
@@ -264,14 +265,16 @@ var overProgram = goja.MustCompile("yield*", `(function(yieldOne, refuse) {
 	return function(list) {
 		if (list === null || list === undefined || typeof list === 'string' || typeof list[Symbol.iterator] !== 'function') refuse(list);
 		const inner = list[Symbol.iterator]();
-		let result;
-		const outer = {
-			[Symbol.iterator]() { return outer; },
-			next() { const step = inner.next(); if (step.done) result = step.value; return step; },
-			return(value) { if (inner.return !== undefined) inner.return(value); return { done: true, value }; },
-		};
-		for (const value of outer) yieldOne(value);
-		return result;
+		for (;;) {
+			const step = inner.next(); // not in a for-of: to close it at an interrupt would hide where that came
+			if (step.done) return step.value;
+			try {
+				yieldOne(step.value);
+			} catch (e) {
+				try { if (inner.return !== undefined) inner.return(); } catch {}
+				throw e;
+			}
+		}
 	};
 })`, true)
 
