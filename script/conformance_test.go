@@ -360,10 +360,17 @@ func manyMembersWant() string {
 func TestRecordedInNode(t *testing.T) {
 	differences := documentedDifferences(t)
 	used := map[string]bool{}
+	index, err := os.ReadFile(filepath.Join("testdata", "conformance", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	cases := 0
 	datadriven.Walk(t, filepath.Join("testdata", "conformance"), func(t *testing.T, path string) {
 		if filepath.Ext(path) != ".txt" {
 			t.Skip("no case file")
+		}
+		if !strings.Contains(string(index), "\n| `"+strings.TrimSuffix(filepath.Base(path), ".txt")+"` |") {
+			t.Errorf("README.md does not say what %s is about", path)
 		}
 		var list []*recorded
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
