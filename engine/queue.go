@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ type queue struct {
 	mu      sync.Mutex
 	taking  bool // puts are kept; otherwise they are dropped
 	paused  bool
-	inputs  [][]*kgo.Record // by input, in declaration order
+	inputs  [][][]*kgo.Record // by input, in declaration order: what was put, less what was taken
 	records int
 	bytes   int
 
@@ -36,14 +37,14 @@ func newQueue(g *group, partition int32) *queue {
 	for _, in := range g.s.inputs {
 		q.topics = append(q.topics, in.Topic.Name)
 	}
-	q.inputs = make([][]*kgo.Record, len(q.topics))
+	q.inputs = make([][][]*kgo.Record, len(q.topics))
 	return q
 }
 
 // weight is what a record counts for against byte budgets.
 func weight(r *kgo.Record) int { return len(r.Key) + len(r.Value) + recordOverhead }
 
-// put adds fetched records of one topic.
+// put adds fetched records of one topic. The slice is the queue's from now on.
 func (q *queue) put(topic string, records []*kgo.Record) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -52,7 +53,7 @@ func (q *queue) put(topic string, records []*kgo.Record) {
 	}
 	for i, name := range q.topics {
 		if name == topic {
-			q.inputs[i] = append(q.inputs[i], records...)
+			q.inputs[i] = append(q.inputs[i], records)
 		}
 	}
 	for _, r := range records {
@@ -139,19 +140,25 @@ func (q *queue) take(each func(input int, r *kgo.Record)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	records, bytes := 0, 0
-	for i, waiting := range q.inputs {
-		n := 0
-		for n < len(waiting) && records < q.maxRecords && (bytes < q.maxBytes || records == 0) {
-			r := waiting[n]
-			waiting[n] = nil
-			each(i, r)
-			bytes += weight(r)
-			records++
-			n++
+	room := func() bool { return records < q.maxRecords && (bytes < q.maxBytes || records == 0) }
+	for i := range q.inputs {
+		emptied := 0
+		for j, waiting := range q.inputs[i] {
+			n := 0
+			for ; n < len(waiting) && room(); n++ {
+				r := waiting[n]
+				waiting[n] = nil
+				each(i, r)
+				bytes += weight(r)
+				records++
+			}
+			if n < len(waiting) {
+				q.inputs[i][j] = waiting[n:]
+				break
+			}
+			emptied++
 		}
-		if q.inputs[i] = waiting[n:]; len(q.inputs[i]) == 0 {
-			q.inputs[i] = nil
-		}
+		q.inputs[i] = slices.Delete(q.inputs[i], 0, emptied)
 	}
 	q.records -= records
 	q.bytes -= bytes

@@ -484,16 +484,20 @@ func (b *batches) more() (bool, error) {
 
 // prepare decodes one record and judges it.
 func (b *batches) prepare(w waiting) error {
-	var rec stream.Record
-	if invalid := b.decode(w.input, w.record, &rec); invalid != nil {
+	n := len(b.batch.Records)
+	b.batch.Records = append(b.batch.Records, stream.Record{})
+	rec := &b.batch.Records[n]
+	drop := func() { b.batch.Records = b.batch.Records[:n] } // the next one takes its place
+	if invalid := b.decode(w.input, w.record, rec); invalid != nil {
+		drop()
 		return b.onInvalid(w.record, invalid)
 	}
-	switch keep, failure := b.look.admit(&rec, b.spec, b.stateful); {
+	switch keep, failure := b.look.admit(rec, b.spec, b.stateful); {
 	case failure != nil:
+		drop()
 		return b.onError(w.record.Topic, w.record.Offset, w.record.Key, failure)
-	case keep:
-		b.batch.Records = append(b.batch.Records, rec)
-	default:
+	case !keep:
+		drop()
 		b.took.Filtered++
 	}
 	return nil
