@@ -325,7 +325,7 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 		if s.Update != nil {
 			s.Update = r.expr(s.Update)
 		}
-		s.Body = r.statement(s.Body)
+		s.Body = placed(s.For, r.statement(s.Body))
 		r.pop()
 	case *ast.ForInStatement:
 		s.Source = r.expr(s.Source)
@@ -341,9 +341,9 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 		r.pop()
 	case *ast.WhileStatement:
 		s.Test = unfoldedLoop(r.expr(s.Test))
-		s.Body = r.statement(s.Body)
+		s.Body = placed(s.While, r.statement(s.Body))
 	case *ast.DoWhileStatement:
-		s.Body = r.statement(s.Body)
+		s.Body = placed(s.Do, r.statement(s.Body))
 		s.Test = r.expr(s.Test)
 	case *ast.LabelledStatement:
 		s.Statement = r.statement(s.Statement)
@@ -864,6 +864,17 @@ func mayBeLarge(operator token.Token, by ast.Expression) bool {
 // bounded is an operator as a call that looks at its operands first.
 func bounded(at file.Idx, operator token.Token, left, right ast.Expression) ast.Expression {
 	return call(nameBounded, at, &ast.StringLiteral{Idx: at, Value: unistring.NewFromString(operator.String())}, left, right)
+}
+
+// placed is the body of a loop that stands at a place. An empty one becomes a call that does nothing: goja knows the place of
+// calls, and would name a loop without end by what ran before it.
+func placed(at file.Idx, body ast.Statement) ast.Statement {
+	if block, ok := body.(*ast.BlockStatement); ok && len(block.List) > 0 {
+		return body
+	} else if _, empty := body.(*ast.EmptyStatement); !ok && !empty {
+		return body
+	}
+	return &ast.ExpressionStatement{Expression: call(nameSnap, at, &ast.NumberLiteral{Idx: at, Literal: "0", Value: int64(0)})}
 }
 
 func call(name string, at file.Idx, args ...ast.Expression) *ast.CallExpression {

@@ -301,6 +301,11 @@ func TestTimeoutNamesTheRunningLine(t *testing.T) {
 		"loop":          "let i = 0;\nfor (;;) i++;",
 		"caught":        "let i = 0;\nfor (;;) { try { for (;;) i++ } catch {} finally { i = 0 } }",
 		"in a function": "const f = i => {\nfor (;;) i++ }; f(0)",
+		"empty":         "let i = 0; i++;\nfor (;;) ;",
+		"empty block":   "let i = 0; i++;\nwhile (true) { }",
+		"empty do":      "let i = 0; i++;\ndo ; while (true)",
+		"a condition":   "const stop = false; String(stop);\nwhile (!stop) { }",
+		"after a wait":  "await 0;\nfor (;;) ;",
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newTransform(t, Env{Timeout: 30 * time.Millisecond}, "if (msg.value.ok) { yield Message({value: 1}); return } "+body)
