@@ -446,7 +446,6 @@ func (b *batches) take() {
 		b.inputs[input] = position{next: r.Offset + 1, epoch: r.LeaderEpoch}
 		b.waiting = append(b.waiting, waiting{r, input})
 		info.Bytes += len(r.Key) + len(r.Value)
-		info.Newest = max(info.Newest, r.Timestamp.UnixMilli())
 	})
 	info.Records = len(b.waiting)
 	b.took, b.told = info, false
@@ -488,7 +487,9 @@ func (b *batches) prepare(w waiting) error {
 	b.batch.Records = append(b.batch.Records, stream.Record{})
 	rec := &b.batch.Records[n]
 	drop := func() { b.batch.Records = b.batch.Records[:n] } // the next one takes its place
-	if invalid := b.decode(w.input, w.record, rec); invalid != nil {
+	invalid := b.decode(w.input, w.record, rec)
+	b.took.Newest = max(b.took.Newest, rec.Timestamp)
+	if invalid != nil {
 		drop()
 		return b.onInvalid(w.record, invalid)
 	}
