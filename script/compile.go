@@ -603,10 +603,8 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 			}
 		}
 	}
+	c.checkArguments(r, body)
 	r.declareVars(body.DeclarationList, local)
-	for _, s := range body.Body.List {
-		c.checkArguments(r, s)
-	}
 	r.declareBlock(body.Body.List, local)
 	r.loops = r.loops && c.loops(body)
 	if c.Kind == Transform && !c.Module && !r.plain {
@@ -650,7 +648,7 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 }
 
 // checkArguments refuses a body that declares its own arguments again.
-func (c *compilation) checkArguments(r *rewriter, s ast.Statement) {
+func (c *compilation) checkArguments(r *rewriter, body *ast.FunctionLiteral) {
 	if c.Module {
 		return
 	}
@@ -659,17 +657,13 @@ func (c *compilation) checkArguments(r *rewriter, s ast.Statement) {
 			r.refuse(id.Idx, "script.declared_twice", "take another name", "%s is already there", id.Name.String())
 		}
 	}
-	switch s := s.(type) {
-	case *ast.LexicalDeclaration:
-		for _, b := range s.List {
-			if id, ok := b.Target.(*ast.Identifier); ok {
-				check(id)
-			}
+	for _, v := range body.DeclarationList {
+		for _, b := range v.List {
+			eachName(b.Target, check)
 		}
-	case *ast.ClassDeclaration:
-		check(s.Class.Name)
-	case *ast.FunctionDeclaration:
-		check(s.Function.Name)
+	}
+	for _, s := range body.Body.List {
+		declares(s, check)
 	}
 }
 
@@ -681,18 +675,7 @@ func (c *compilation) checkReserved(r *rewriter, list []ast.Statement) {
 		}
 	}
 	for _, s := range list {
-		switch s := s.(type) {
-		case *ast.LexicalDeclaration:
-			for _, b := range s.List {
-				if id, ok := b.Target.(*ast.Identifier); ok {
-					check(id)
-				}
-			}
-		case *ast.ClassDeclaration:
-			check(s.Class.Name)
-		case *ast.FunctionDeclaration:
-			check(s.Function.Name)
-		}
+		declares(s, check)
 	}
 }
 

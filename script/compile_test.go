@@ -66,6 +66,8 @@ f.yaml:10:56: script.regexp: \p{…} never matches here → write the characters
 		"bad regexp":     {"/(/.test('a')", "f.yaml:10:5: script.syntax: regular expression: unterminated group"},
 		"declared twice": {"const a = 1; let a = 2", "f.yaml:10:22: script.syntax: identifier 'a' has already been declared"},
 		"msg declared":   {"const msg = 1", "f.yaml:10:11: script.declared_twice: msg is already there → take another name"},
+		"msg declared otherwise": {"if (1) { var msg = 1 } const { a: [state] } = {}", `f.yaml:10:18: script.declared_twice: msg is already there → take another name
+f.yaml:10:40: script.declared_twice: state is already there → take another name`},
 		"assigned API": {"Message = 1; vars = 2; Math = 3; msg = {}; state = {}", `f.yaml:10:5: script.shared_assignment: Message cannot be assigned → declare a variable of your own with another name
 f.yaml:10:18: script.shared_assignment: vars cannot be assigned → declare a variable of your own with another name
 f.yaml:10:28: script.shared_assignment: the built-in Math cannot be assigned → declare a variable of your own with another name`},

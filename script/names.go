@@ -223,34 +223,51 @@ func (r *rewriter) assigned(id *ast.Identifier) {
 
 // declare enters the names of a binding target into the scope.
 func (r *rewriter) declare(target ast.Expression, b binding) {
+	eachName(target, func(id *ast.Identifier) { r.scope.names[id.Name.String()] = b })
+}
+
+// eachName calls f for the names that a binding target declares.
+func eachName(target ast.Expression, f func(*ast.Identifier)) {
 	switch t := target.(type) {
 	case *ast.Identifier:
-		r.scope.names[t.Name.String()] = b
+		f(t)
 	case *ast.ObjectPattern:
 		for _, p := range t.Properties {
 			switch p := p.(type) {
 			case *ast.PropertyShort:
-				r.scope.names[p.Name.Name.String()] = b
+				f(&p.Name)
 			case *ast.PropertyKeyed:
-				r.declare(p.Value, b)
+				eachName(p.Value, f)
 			}
 		}
-		if t.Rest != nil {
-			r.declare(t.Rest, b)
-		}
+		eachName(t.Rest, f)
 	case *ast.ArrayPattern:
 		for _, e := range t.Elements {
-			if e != nil {
-				r.declare(e, b)
-			}
+			eachName(e, f)
 		}
-		if t.Rest != nil {
-			r.declare(t.Rest, b)
-		}
+		eachName(t.Rest, f)
 	case *ast.AssignExpression:
-		r.declare(t.Left, b)
+		eachName(t.Left, f)
 	case *ast.Binding:
-		r.declare(t.Target, b)
+		eachName(t.Target, f)
+	}
+}
+
+// declares calls f for the names that a statement declares where it stands.
+func declares(s ast.Statement, f func(*ast.Identifier)) {
+	switch s := s.(type) {
+	case *ast.LexicalDeclaration:
+		for _, b := range s.List {
+			eachName(b.Target, f)
+		}
+	case *ast.ClassDeclaration:
+		if s.Class.Name != nil {
+			f(s.Class.Name)
+		}
+	case *ast.FunctionDeclaration:
+		if s.Function.Name != nil {
+			f(s.Function.Name)
+		}
 	}
 }
 
@@ -265,25 +282,12 @@ func (r *rewriter) declareVars(list []*ast.VariableDeclaration, b binding) {
 // declareBlock enters what a block's own statements declare.
 func (r *rewriter) declareBlock(list []ast.Statement, b binding) {
 	for _, s := range list {
-		switch s := s.(type) {
-		case *ast.LexicalDeclaration:
-			for _, item := range s.List {
-				r.declare(item.Target, b)
+		declares(s, func(id *ast.Identifier) { r.declare(id, b) })
+		if isHelper(s) {
+			if r.scope.helpers == nil {
+				r.scope.helpers = map[string]bool{}
 			}
-		case *ast.FunctionDeclaration:
-			if s.Function.Name != nil {
-				r.declare(s.Function.Name, b)
-				if isHelper(s) {
-					if r.scope.helpers == nil {
-						r.scope.helpers = map[string]bool{}
-					}
-					r.scope.helpers[s.Function.Name.Name.String()] = true
-				}
-			}
-		case *ast.ClassDeclaration:
-			if s.Class.Name != nil {
-				r.declare(s.Class.Name, b)
-			}
+			r.scope.helpers[s.(*ast.FunctionDeclaration).Function.Name.Name.String()] = true
 		}
 	}
 }
