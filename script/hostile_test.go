@@ -23,7 +23,7 @@ type hostile struct {
 	want string
 }
 
-// The list that docs/scripts.md speaks of under "What a body cannot do", each with its documented end. They run in every place that code
+// The list that docs/scripts.md speaks of under "Limits", each with its documented end. They run in every place that code
 // of a script can stand in.
 var hostiles = []hostile{
 	{"endless loop", "let i = 0; for (;;) i++;", CodeTimeout + " the script ran longer than"},

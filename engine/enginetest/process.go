@@ -121,6 +121,20 @@ func Start(t testing.TB, c Command) *Process {
 // PID is the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// PeakMemory is the most that the process has held so far, in MiB, or 0 where the system does not say.
+func (p *Process) PeakMemory() (mib int) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			_, _ = fmt.Sscan(rest, &mib)
+		}
+	}
+	return mib >> 10
+}
+
 // Signal sends a signal; one to a process that has ended is no error.
 func (p *Process) Signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
