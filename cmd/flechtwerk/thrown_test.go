@@ -45,7 +45,6 @@ func TestFailuresInLogAndExitMessage(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			dir := t.TempDir()
 			write(t, dir, "odd.js", "// Even numbers only.\nexport const check = n => {\n  if (n % 2 !== 0) throw new Error(`${n} is odd`);\n};\n")
 			write(t, dir, "twice.js", "import { check } from \"./odd.js\";\n\nexport function twice(n) {\n  check(n);\n  return n * 2;\n}\n")
