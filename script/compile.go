@@ -607,6 +607,9 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 	r.declareVars(body.DeclarationList, local)
 	r.declareBlock(body.Body.List, local)
 	r.loops = r.loops && c.loops(body)
+	if r.flat && !c.Module {
+		r.findAliases(body.Body.List)
+	}
 	if c.Kind == Transform && !c.Module && !r.plain {
 		r.program.guard = r.guard(body.Body.List)
 	}

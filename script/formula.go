@@ -266,8 +266,9 @@ func (f *formulas) name(id *ast.Identifier) formula {
 // isValue tells whether an expression is msg.value.
 func (f *formulas) isValue(e ast.Expression) bool {
 	if id, ok := e.(*ast.Identifier); ok {
-		alias, known := f.aliases[id.Name.String()]
-		return known && alias == nil || id.Name == nameValue // as it was rewritten
+		if alias, known := f.aliases[id.Name.String()]; known && alias == nil || id.Name == nameValue { // as it was rewritten
+			return true
+		}
 	}
 	id, value := f.argument(e)
 	return id != nil && value

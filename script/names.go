@@ -14,13 +14,14 @@ import (
 type binding uint8
 
 const (
-	local  binding = iota // declared by the script inside a function: its own
-	shared                // declared by functions or at the top of a module: frozen, one for all calls
-	given                 // msg, or config of a poll: the body's first argument
-	beside                // config and response of a relay
-	state                 // the body's argument state
-	fixed                 // Message, State, vars, console
-	linked                // imported from a file: frozen as well
+	local   binding = iota // declared by the script inside a function: its own
+	shared                 // declared by functions or at the top of a module: frozen, one for all calls
+	given                  // msg, or config of a poll: the body's first argument
+	beside                 // config and response of a relay
+	aliased                // a constant of the body that stands for msg.value
+	state                  // the body's argument state
+	fixed                  // Message, State, vars, console
+	linked                 // imported from a file: frozen as well
 )
 
 // fixedNames are those of the API that are arguments of every program.
@@ -119,6 +120,8 @@ func (r *rewriter) reference(id *ast.Identifier) {
 		switch {
 		case b == given:
 			r.whole = true
+		case b == aliased:
+			r.uses.value++
 		case b == beside:
 			if r.besides == nil {
 				r.besides = map[string]bool{}

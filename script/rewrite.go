@@ -39,12 +39,13 @@ type rewriter struct {
 	whole       bool // the body uses msg as an object
 	value       bool // and these, which parts of it
 	key         bool
-	uses        loans           // of msg.value and state
-	lent        loans           // of these, those that keep no hold of the object
-	besides     map[string]bool // and which of the further arguments it names
-	stateless   bool            // the body can have no state
-	exotic      bool            // the script names something that only ordinary objects can do
-	spared      ast.Expression  // vars.name where its absence is provided for
+	uses        loans                 // of msg.value and state
+	lent        loans                 // of these, those that keep no hold of the object
+	aliases     map[*ast.Binding]bool // declarations of constants that stand for msg.value
+	besides     map[string]bool       // and which of the further arguments it names
+	stateless   bool                  // the body can have no state
+	exotic      bool                  // the script names something that only ordinary objects can do
+	spared      ast.Expression        // vars.name where its absence is provided for
 	known       map[string]bool
 	reached     map[string]bool        // built-ins that the script names
 	lifted      []*ast.FunctionLiteral // the JavaScript of formulas
@@ -180,11 +181,71 @@ func (r *rewriter) argument(e ast.Expression) (id *ast.Identifier, value bool) {
 		return nil, false
 	}
 	if id, ok := e.(*ast.Identifier); ok {
-		if b, ok := r.look(id.Name.String()); ok && b == state {
+		switch b, ok := r.look(id.Name.String()); {
+		case ok && b == state:
 			return id, false
+		case ok && b == aliased:
+			return id, true
 		}
 	}
 	return nil, false
+}
+
+// findAliases finds the constants at the beginning of a body that stand for msg.value: const v = msg.value, and
+// const { value } = msg, which it writes out. They are used as msg.value is. No function may stand before them, which
+// could name them before they have a value.
+func (r *rewriter) findAliases(body []ast.Statement) {
+	for _, s := range body {
+		d, ok := s.(*ast.LexicalDeclaration)
+		if !ok {
+			return
+		}
+		var list []*ast.Binding
+		for _, b := range d.List {
+			list = append(list, r.writtenOut(b)...)
+		}
+		d.List = list
+		for _, b := range d.List {
+			if !isPure(b.Initializer) {
+				return
+			}
+			dot, ok := b.Initializer.(*ast.DotExpression)
+			if _, named := b.Target.(*ast.Identifier); !named || !ok || d.Token != token.CONST {
+				continue
+			}
+			if id, value := r.argument(dot); id != nil && value {
+				if r.aliases == nil {
+					r.aliases = map[*ast.Binding]bool{}
+				}
+				r.aliases[b] = true
+			}
+		}
+	}
+}
+
+// writtenOut is const { value, key } = msg as two bindings, and any other binding as it is.
+func (r *rewriter) writtenOut(b *ast.Binding) []*ast.Binding {
+	pattern, ok := b.Target.(*ast.ObjectPattern)
+	id, named := b.Initializer.(*ast.Identifier)
+	if !ok || !named || pattern.Rest != nil || len(pattern.Properties) == 0 {
+		return []*ast.Binding{b}
+	}
+	if of, ok := r.look(id.Name.String()); !ok || of != given {
+		return []*ast.Binding{b}
+	}
+	var list []*ast.Binding
+	for _, p := range pattern.Properties {
+		name, local, ok := plainPart(p)
+		if !ok || name != "value" && name != "key" {
+			return []*ast.Binding{b}
+		}
+		at := p.Idx0()
+		list = append(list, &ast.Binding{
+			Target:      &ast.Identifier{Name: unistring.NewFromString(local), Idx: at},
+			Initializer: &ast.DotExpression{Left: &ast.Identifier{Name: id.Name, Idx: at}, Identifier: ast.Identifier{Name: unistring.NewFromString(name), Idx: at}},
+		})
+	}
+	return list
 }
 
 // receiver is called with what is called: a method gets hold of the object that it is called on.
@@ -264,6 +325,12 @@ func (r *rewriter) memberKey(key ast.Expression, kind ast.PropertyKind) {
 }
 
 func (r *rewriter) binding(b *ast.Binding) {
+	if r.aliases[b] {
+		id := b.Target.(*ast.Identifier)
+		r.value, r.scope.names[id.Name.String()] = true, aliased
+		b.Initializer = &ast.Identifier{Name: nameValue, Idx: b.Initializer.Idx0()}
+		return
+	}
 	if pattern, ok := b.Target.(*ast.ObjectPattern); ok && pattern.Rest == nil {
 		r.lends(b.Initializer)
 	}
@@ -631,6 +698,9 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 	switch e := e.(type) {
 	case *ast.Identifier:
 		r.reference(e)
+		if b, _ := r.look(e.Name.String()); b == aliased {
+			return &ast.Identifier{Name: nameValue, Idx: e.Idx}
+		}
 	case *ast.YieldExpression:
 		return r.yield(e)
 	case *ast.AwaitExpression:
