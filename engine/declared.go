@@ -48,6 +48,9 @@ func (d *declared) Forget() {}
 
 func (d *declared) Close() {}
 
+// Releases implements stream.Releasing.
+func (d *declared) Releases() bool { return true }
+
 // Gradual implements stream.Gradual.
 func (d *declared) Gradual() {}
 

@@ -18,10 +18,58 @@ import (
 // emptyObject is what an empty JSON value is read as (W2).
 var emptyObject = []byte("{}")
 
-// slab hands out room for the members of many records. A piece is never used twice: values may outlive their batch.
-type slab struct{ free []rawjson.Member }
+// slab hands out room for the members of the records of a batch. It is used again for the next one only where nothing of
+// a batch outlives it (stream.Releasing).
+type slab struct {
+	chunks [][]rawjson.Member
+	last   int // the chunk that is filled
+}
 
 const slabMembers = 4096
+
+// room is the chunk to append the members of a record to.
+func (s *slab) room() []rawjson.Member {
+	for ; s.last < len(s.chunks); s.last++ {
+		if c := s.chunks[s.last]; cap(c)-len(c) >= rawjson.MaxShaped {
+			return c
+		}
+	}
+	s.chunks = append(s.chunks, make([]rawjson.Member, 0, slabMembers))
+	return s.chunks[s.last]
+}
+
+// keep keeps what was appended to room. Members that did not fit have moved to memory of their own.
+func (s *slab) keep(members []rawjson.Member) {
+	if cap(members) == cap(s.chunks[s.last]) {
+		s.chunks[s.last] = members
+	}
+}
+
+// back gives back the members of the record that was kept last.
+func (s *slab) back(members []rawjson.Member) {
+	if s.last == len(s.chunks) || len(members) == 0 {
+		return
+	}
+	c := s.chunks[s.last]
+	if n := len(c) - len(members); n >= 0 && &c[n] == &members[0] {
+		s.chunks[s.last] = c[:n]
+	}
+}
+
+// renew begins a batch.
+func (s *slab) renew(released bool) {
+	if !released {
+		if s.last < len(s.chunks) {
+			s.chunks = [][]rawjson.Member{s.chunks[s.last]}
+		}
+		s.last = 0
+		return
+	}
+	for i, c := range s.chunks {
+		s.chunks[i] = c[:0]
+	}
+	s.last = 0
+}
 
 // decode fills rec from r, a record of the input of that number. The error says what is wrong with the record, never what it
 // holds.
@@ -58,19 +106,15 @@ func (b *batches) decode(input int, r *kgo.Record, rec *stream.Record) error {
 			rec.Value, rec.Kind = emptyObject, rawjson.Object
 			return nil
 		}
-		if cap(b.members.free)-len(b.members.free) < rawjson.MaxShaped {
-			b.members.free = make([]rawjson.Member, 0, slabMembers)
-		}
-		at := len(b.members.free)
-		kind, members, shape, err := b.shapes[input].Check(r.Value, b.members.free)
+		room := b.members.room()
+		at := len(room)
+		kind, members, shape, err := b.shapes[input].Check(r.Value, room)
 		if err != nil {
 			return fmt.Errorf("the value is not JSON: %w", err)
 		}
 		rec.Kind, rec.Shape = kind, shape
 		rec.Members = members[at:len(members):len(members)]
-		if cap(members) == cap(b.members.free) {
-			b.members.free = members
-		}
+		b.members.keep(members)
 	case stream.String:
 		if !utf8.Valid(r.Value) {
 			return errors.New("the value is not a string: invalid UTF-8")

@@ -441,6 +441,8 @@ func transactionInfo(task TaskInfo, tx *transaction, records int) TransactionInf
 // take takes the records of the next batch from the queue. Their offsets are covered whatever becomes of them (T6).
 func (b *batches) take() {
 	b.forgo()
+	releasing, ok := b.transform.(stream.Releasing)
+	b.members.renew(ok && releasing.Releases())
 	info := BatchInfo{TaskInfo: b.task.info}
 	b.task.queue.take(func(input int, r *kgo.Record) {
 		b.inputs[input] = position{next: r.Offset + 1, epoch: r.LeaderEpoch}
@@ -486,7 +488,10 @@ func (b *batches) prepare(w waiting) error {
 	n := len(b.batch.Records)
 	b.batch.Records = append(b.batch.Records, stream.Record{})
 	rec := &b.batch.Records[n]
-	drop := func() { b.batch.Records = b.batch.Records[:n] } // the next one takes its place
+	drop := func() { // the next one takes its place
+		b.members.back(rec.Members)
+		b.batch.Records = b.batch.Records[:n]
+	}
 	invalid := b.decode(w.input, w.record, rec)
 	b.took.Newest = max(b.took.Newest, rec.Timestamp)
 	if invalid != nil {

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"slices"
 	"sort"
 	"strconv"
 
@@ -540,6 +541,9 @@ func (t *text) child(member int32) *goja.Object {
 func (l *lazy) derive(room int) *lazy {
 	for i := range l.changes {
 		l.changes[i].get(l.vs)
+	}
+	if l == l.vs.value.lazy && !l.text.shared {
+		l.text.members = slices.Clone(l.text.members) // the copy may outlive the record
 	}
 	d := l.vs.newLazy()
 	d.text, d.copied = l.text, true

@@ -1,6 +1,12 @@
 package script
 
-import "testing"
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/flechtwerk/flechtwerk/engine/stream"
+)
 
 // Only a body that cannot get hold of msg.value or state may be given the same object for every record.
 func TestObjectsAreLentOnlyToBodiesThatLetGo(t *testing.T) {
@@ -71,4 +77,33 @@ state k={"inner":{"n":3},"last":{"x":3,"touched":true}}`
 			t.Errorf("got\n%s\nwant\n%s", got, c.want)
 		}
 	})
+}
+
+// A copy that a script keeps over batches does not need the members of the record that it was made of: their memory is another
+// record's by then.
+func TestCopiesOutliveTheirBatch(t *testing.T) {
+	p := mustCompile(t, Source{
+		Body:      bodyText(`const copy = { ...msg.value }; const was = kept(copy); if (was !== undefined) yield Message({ value: { ...was, m: was.n + was.o.p } });`),
+		Functions: []stream.Text{{Text: `const kept = (() => { let last; return next => { const was = last; last = next; return was; }; })();`}},
+	})
+	tr, err := p.NewTransform(Env{Outputs: out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if r, ok := tr.(stream.Releasing); !ok || !r.Releases() {
+		t.Fatal("the script does not release members")
+	}
+	got := ""
+	for i := range 3 {
+		b := newBatch(t, nil, input{"k", fmt.Sprintf(`{"n":%d,"o":{"p":%d}}`, i, 10*i)})
+		if err := tr.Run(context.Background(), b); err != nil {
+			t.Fatal(err)
+		}
+		got += effects(b)
+		clear(b.Records[0].Members)
+	}
+	if want := "out k={\"n\":0,\"o\":{\"p\":0},\"m\":0}\nout k={\"n\":1,\"o\":{\"p\":10},\"m\":11}\n"; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
 }

@@ -227,6 +227,12 @@ func (t *transform) more() (more bool) {
 	return more
 }
 
+// Releases implements stream.Releasing. A value that the body cannot get hold of is one object for all records, and a copy of
+// it has members of its own (lazy.derive).
+func (t *transform) Releases() bool {
+	return t.program.flat && (t.program.lendsValue || !t.program.readsValue)
+}
+
 // Gradual implements stream.Gradual.
 func (t *transform) Gradual() {}
 

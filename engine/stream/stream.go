@@ -149,6 +149,14 @@ type Transform interface {
 	Close()
 }
 
+// Releasing is a Transform that may keep nothing of the Members of a batch's Records once the next batch begins, so that their
+// memory is used again. The bytes of keys and values are never used again.
+type Releasing interface {
+	Transform
+	// Releases tells whether it does.
+	Releases() bool
+}
+
 // Gradual is a Transform that asks for More when it comes to the end of a batch's Records. The others get all of them at once.
 type Gradual interface {
 	Transform
