@@ -276,7 +276,11 @@ func (c *checker) array(i, depth int) int {
 		return i + 1
 	}
 	for {
-		if i = numbers(d, i); i < len(d) && d[i] <= ' ' {
+		var closed bool
+		if i, closed = numbers(d, i); closed {
+			return i
+		}
+		if i < len(d) && d[i] <= ' ' {
 			i = space(d, i)
 		}
 		if i >= len(d) {
@@ -296,8 +300,9 @@ func (c *checker) array(i, depth int) int {
 	}
 }
 
-// numbers passes over short numbers that each have a comma right behind them, and answers the place behind the last comma.
-func numbers(d []byte, i int) int {
+// numbers passes over short numbers that each have a comma right behind them, or the bracket that closes the array. It answers
+// the place behind the last of these, and whether that was the bracket.
+func numbers(d []byte, i int) (end int, closed bool) {
 	for i+9 <= len(d) {
 		w, j := word(d, i), i
 		if byte(w) == '-' {
@@ -311,12 +316,15 @@ func numbers(d []byte, i int) int {
 			others &= others - 1
 			last = bits.TrailingZeros64(others)
 		}
-		if point < 8 || others == 0 || last == point+8 || byte(w) == '0' && point > 15 || byte(w>>(last&^7&63)) != ',' {
+		next := byte(w >> (last &^ 7 & 63))
+		if point < 8 || others == 0 || last == point+8 || byte(w) == '0' && point > 15 || next != ',' && next != ']' {
 			break
 		}
-		i = j + last>>3 + 1
+		if i = j + last>>3 + 1; next == ']' {
+			return i, true
+		}
 	}
-	return i
+	return i, false
 }
 
 func (c *checker) word(i int, w string) int {
