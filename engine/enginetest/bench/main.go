@@ -192,6 +192,15 @@ const old = " old"
 
 const module = "github.com/flechtwerk/flechtwerk/"
 
+// compilerProfile is what flechtwerk is built with where it is shipped, as `make build` does.
+func compilerProfile(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", module+"cmd/flechtwerk").Output()
+	if err != nil {
+		return "", fmt.Errorf("find flechtwerk's folder: %w", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "cpu.pgo"), nil
+}
+
 // build compiles the programs into the work folder.
 func (b *bench) build(ctx context.Context) error {
 	targets := map[string]string{"passthrough": module + "engine/enginetest/bench/passthrough", "fakebroker": module + "engine/enginetest/fakebroker"}
@@ -199,10 +208,26 @@ func (b *bench) build(ctx context.Context) error {
 		b.binary = filepath.Join(b.dir, "flechtwerk")
 		targets["flechtwerk"] = module + "cmd/flechtwerk"
 	}
+	if b.profiles != "" {
+		if err := os.MkdirAll(b.profiles, 0o755); err != nil {
+			return fmt.Errorf("make the folder of profiles: %w", err)
+		}
+		var err error
+		if b.profiles, err = filepath.Abs(b.profiles); err != nil {
+			return fmt.Errorf("the folder of profiles: %w", err)
+		}
+	}
 	for name, path := range targets {
-		args := []string{"build", "-o", filepath.Join(b.dir, name)}
+		args := []string{"build", "-trimpath", "-o", filepath.Join(b.dir, name)}
 		if b.profiles != "" {
 			args = append(args, "-tags", "profile")
+		}
+		if name == "flechtwerk" {
+			guide, err := compilerProfile(ctx)
+			if err != nil {
+				return err
+			}
+			args = append(args, "-pgo="+guide)
 		}
 		cmd := exec.CommandContext(ctx, "go", append(args, path)...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
