@@ -49,6 +49,7 @@ func (r *rewriter) assignment(s ast.Statement) *action {
 			value = f.updated(target, token.MINUS, constantFormula(operand{kind: isNumber, number: -1}))
 		case token.DECREMENT:
 			value = f.updated(target, token.MINUS, one)
+		default:
 		}
 	}
 	if value == nil {
@@ -98,6 +99,7 @@ func (f *formulas) updated(target ast.Expression, op token.Token, by formula) fo
 		if before != nil {
 			return binaryFormula(op, before, by)
 		}
+	default:
 	}
 	return nil
 }

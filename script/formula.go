@@ -363,8 +363,9 @@ func unaryFormula(op token.Token, on formula) formula {
 			}
 			return operand{kind: isText, text: [...]string{isUndefined: "undefined", isNull: "object", isBoolean: "boolean", isNumber: "number", isText: "string", isObject: "object"}[o.kind]}
 		}
+	default:
+		return nil
 	}
-	return nil
 }
 
 func binaryFormula(op token.Token, a, b formula) formula {
@@ -372,7 +373,7 @@ func binaryFormula(op token.Token, a, b formula) formula {
 	case token.LOGICAL_AND, token.LOGICAL_OR, token.COALESCE:
 		return func(c *calculation) operand {
 			o := a(c)
-			settled := false
+			var settled bool
 			switch {
 			case o.kind == isUnknown:
 				settled = true
@@ -408,8 +409,9 @@ func binaryFormula(op token.Token, a, b formula) formula {
 			}
 			return operand{kind: isNumber, number: arithmetic(op, x, y)}
 		}
+	default:
+		return nil
 	}
-	return nil
 }
 
 // arithmetic rounds every result, as the conversions say: Go may otherwise fuse two operations, and JavaScript never does.
