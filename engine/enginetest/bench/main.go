@@ -40,7 +40,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var o options
-	flag.IntVar(&o.records, "records", 500_000, "input `records`")
+	flag.IntVar(&o.records, "records", 1_000_000, "input `records`")
 	flag.IntVar(&o.runs, "runs", 3, "turns of each program")
 	flag.StringVar(&o.binary, "binary", "", "flechtwerk's `file`; by default it is built")
 	flag.IntVar(&o.configs, "configs", 1000, "configs of the program configs")
