@@ -551,24 +551,10 @@ func (v *vm) materialised(d *draft) []goja.Value {
 			continue
 		}
 		if f := &d.object.formulas[i]; f.constant {
-			d.parts[i] = d.operands[i].value(v.rt)
+			d.parts[i] = v.made(&d.operands[i])
 		} else {
 			d.parts[i] = v.inScript(d, f)
 		}
 	}
 	return d.parts
-}
-
-// value is a constant as a value.
-func (o *operand) value(rt *goja.Runtime) goja.Value {
-	switch o.kind {
-	case isBoolean:
-		return rt.ToValue(o.number != 0)
-	case isNumber:
-		return rt.ToValue(o.number)
-	case isText:
-		return rt.ToValue(o.text)
-	default:
-		return goja.Null()
-	}
 }
