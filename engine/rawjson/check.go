@@ -336,8 +336,8 @@ func (c *checker) word(i int, w string) int {
 
 // number reads a number.
 func (c *checker) number(i int) int {
-	if d := c.data; i+8 <= len(d) {
-		if end := shortNumber(i, word(d, i)); end > 0 {
+	if i+9 <= len(c.data) {
+		if end := decimal(c.data, i); end > 0 {
 			return end
 		}
 	}
@@ -347,30 +347,40 @@ func (c *checker) number(i int) int {
 	return c.longNumber(i)
 }
 
-// shortNumber reads a number that begins at i, has no exponent and ends within the eight bytes w from there on, or answers 0.
-func shortNumber(i int, w uint64) int {
+// decimal reads a number that has no exponent and ends within sixteen bytes, or answers a negative number. Nine bytes from i on
+// must be there.
+func decimal(d []byte, i int) int {
+	w := word(d, i)
 	if byte(w) == '-' {
-		w = w>>8 | '-'<<56
 		i++
+		w = word(d, i)
 	}
 	others := noDigits(w)
-	n := bits.TrailingZeros64(others) >> 3
-	if uint(n-1) > 6 || byte(w) == '0' && n > 1 {
-		return 0
-	}
-	b := byte(w >> (8 * n & 63))
-	if b == '.' {
-		first := n
+	point := bits.TrailingZeros64(others)
+	last := point
+	if byte(w>>(point&^7&63)) == '.' {
 		others &= others - 1
-		if n = bits.TrailingZeros64(others) >> 3; n > 7 || n == first+1 {
-			return 0
+		last = bits.TrailingZeros64(others)
+	}
+	if point < 8 || byte(w) == '0' && point != 15 {
+		return -1
+	}
+	end := i + last>>3
+	if others == 0 {
+		if i+16 > len(d) {
+			return -1
 		}
-		b = byte(w >> (8 * n & 63))
+		if others = noDigits(word(d, i+8)); others == 0 {
+			return -1
+		}
+		last = 64 + bits.TrailingZeros64(others)
+		end = i + last>>3
 	}
-	if b|0x20 == 'e' || b == '-' {
-		return 0
+	// No digit behind the point, a point behind eight digits, an exponent.
+	if next := d[end]; last == point+8 || next == '.' || next|0x20 == 'e' {
+		return -1
 	}
-	return i + n
+	return end
 }
 
 // noDigits has the high bit of each byte that is no digit.
