@@ -246,7 +246,7 @@ func (r *rewriter) actions(list []ast.Statement) []ast.Statement {
 			}
 			name := fmt.Sprint(nameRun, len(r.program.runs))
 			r.program.runs = append(r.program.runs, run)
-			kept = append(kept, &ast.ExpressionStatement{Expression: call(name, at, &ast.Identifier{Name: nameValue, Idx: at}, &ast.Identifier{Name: "state", Idx: at})})
+			kept = append(kept, &ast.ExpressionStatement{Expression: call(name, at, identifier(nameValue, at), identifier("state", at))})
 		}
 		run, statements = nil, nil
 	}

@@ -311,7 +311,7 @@ func (c *compilation) join() *Program {
 	var outer *ast.FunctionLiteral
 	var p *Program
 	var r *rewriter
-	plain, flat, async, straight, loops := false, c.Kind != Poll && c.Kind != Enrich && !c.Module, false, true, c.Kind == Transform || c.Kind == Relay
+	m := mode{flat: c.Kind != Poll && c.Kind != Enrich && !c.Module, straight: true, loops: c.Kind == Transform || c.Kind == Relay}
 	for {
 		var err error
 		tree, err = parse(src.text.String())
@@ -325,18 +325,19 @@ func (c *compilation) join() *Program {
 			}
 			return nil
 		}
-		p = &Program{kind: c.Kind, schema: c.Protobuf, src: src, plain: plain, async: async}
+		p = &Program{kind: c.Kind, schema: c.Protobuf, src: src, plain: m.plain, async: m.async}
 		outer = tree.Body[0].(*ast.ExpressionStatement).Expression.(*ast.FunctionLiteral)
 		r = &rewriter{
-			compilation: c, program: p, src: src, stateless: c.Kind == Relay && c.Push, catches: c.Kind == Poll || async, enrich: c.Kind == Enrich, plain: plain, flat: flat, async: async, straight: straight, loops: loops && async && straight, unit: &unit{},
-			known: builtinNames(), reached: map[string]bool{},
+			compilation: c, program: p, src: src, mode: m, stateless: c.Kind == Relay && c.Push, catches: c.Kind == Poll || m.async, enrich: c.Kind == Enrich,
+			unit: &unit{}, known: builtinNames(), reached: map[string]bool{},
 			report: func(offset int, code, message, hint string) { c.report(src.place(offset), code, message, hint) },
 		}
-		waits := c.top(r, outer)
-		if plain == (plain || r.exotic) && flat == (flat && !r.whole) && async == (async || waits) && straight == (straight && !r.forked) && loops == (loops && !r.single) {
+		r.loops = m.loops && m.async && m.straight
+		next := r.next(m, c.top(r, outer))
+		if next == m {
 			break
 		}
-		plain, flat, async, straight, loops = plain || r.exotic, flat && !r.whole, async || waits, straight && !r.forked, loops && !r.single
+		m = next
 	}
 	if len(c.problems) > 0 {
 		return nil

@@ -8,8 +8,6 @@ import (
 
 	"github.com/dop251/goja/ast"
 	"github.com/dop251/goja/file"
-	"github.com/dop251/goja/token"
-	"github.com/dop251/goja/unistring"
 )
 
 // Files that are imported become functions of their own, in front of the text that has the functions and the body:
@@ -333,10 +331,7 @@ func (c *compilation) evaluate(r *rewriter, m *module, f *ast.FunctionLiteral, n
 	at := f.Function
 	object := &ast.ObjectLiteral{LeftBrace: at, RightBrace: at}
 	member := func(name string, value ast.Expression) {
-		object.Value = append(object.Value, &ast.PropertyKeyed{Key: &ast.StringLiteral{Idx: at, Value: unistring.NewFromString(name)}, Kind: ast.PropertyKindValue, Value: value})
-	}
-	identifier := func(name string) *ast.Identifier {
-		return &ast.Identifier{Name: unistring.NewFromString(name), Idx: at}
+		object.Value = append(object.Value, &ast.PropertyKeyed{Key: stringLiteral(name, at), Kind: ast.PropertyKindValue, Value: value})
 	}
 	member("__proto__", &ast.NullLiteral{Idx: at})
 	self := &imported{owner: m, name: "*"}
@@ -347,13 +342,13 @@ func (c *compilation) evaluate(r *rewriter, m *module, f *ast.FunctionLiteral, n
 		case owner == nil:
 			continue
 		case owner != m || found == "*":
-			member(name, identifier((&imported{owner: owner, name: found}).identifier()))
+			member(name, identifier((&imported{owner: owner, name: found}).identifier(), at))
 			continue
 		}
-		member(name, identifier(m.exported[name].local))
+		member(name, identifier(m.exported[name].local, at))
 		export := &imported{owner: m, name: name}
 		constants = append(constants, constant(export.identifier(), at, &ast.BracketExpression{
-			Left: identifier(self.identifier()), Member: &ast.StringLiteral{Idx: at, Value: unistring.NewFromString(name)},
+			Left: identifier(self.identifier(), at), Member: stringLiteral(name, at),
 			LeftBracket: at, RightBracket: at,
 		}))
 	}
@@ -364,17 +359,10 @@ func (c *compilation) evaluate(r *rewriter, m *module, f *ast.FunctionLiteral, n
 
 // frozen is a call that freezes what the names stand for, and the last argument, if there is one, which it answers.
 func (r *rewriter) frozen(at file.Idx, names []string, last ...ast.Expression) *ast.CallExpression {
+	list := []ast.Expression{integer(len(r.program.shared), at)}
 	r.program.shared = append(r.program.shared, append(slices.Clone(names), "the exports"))
-	list := []ast.Expression{&ast.NumberLiteral{Idx: at, Literal: fmt.Sprint(len(r.program.shared) - 1), Value: int64(len(r.program.shared) - 1)}}
 	for _, name := range names {
-		list = append(list, &ast.Identifier{Name: unistring.NewFromString(name), Idx: at})
+		list = append(list, identifier(name, at))
 	}
 	return call(nameFreeze, at, append(list, last...)...)
-}
-
-// constant declares a name.
-func constant(name string, at file.Idx, value ast.Expression) ast.Statement {
-	return &ast.LexicalDeclaration{Idx: at, Token: token.CONST, List: []*ast.Binding{
-		{Target: &ast.Identifier{Name: unistring.NewFromString(name), Idx: at}, Initializer: value},
-	}}
 }

@@ -294,10 +294,10 @@ func (r *rewriter) emit(at file.Idx, c *ast.CallExpression) ast.Expression {
 		m.members = append(m.members, member)
 	}
 	if m.lendsState {
-		args = append([]ast.Expression{&ast.Identifier{Name: "state", Idx: at}}, args...)
+		args = append([]ast.Expression{identifier("state", at)}, args...)
 	}
 	if m.lends {
-		args = append([]ast.Expression{&ast.Identifier{Name: nameValue, Idx: at}}, args...)
+		args = append([]ast.Expression{identifier(nameValue, at)}, args...)
 	}
 	r.program.messages = append(r.program.messages, m)
 	return call(fmt.Sprint(nameEmit, len(r.program.messages)-1), at, args...)

@@ -8,7 +8,6 @@ import (
 	"github.com/dop251/goja/ast"
 	"github.com/dop251/goja/file"
 	"github.com/dop251/goja/token"
-	"github.com/dop251/goja/unistring"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 )
@@ -170,7 +169,7 @@ func (r *rewriter) varsMember(e ast.Expression) (id *ast.Identifier, name string
 		}
 	case *ast.BracketExpression:
 		if text, ok := e.Member.(*ast.StringLiteral); ok && r.isFixed(e.Left, "vars") {
-			return &ast.Identifier{Name: unistring.NewFromString(text.Value.String()), Idx: text.Idx}, text.Value.String()
+			return identifier(text.Value.String(), text.Idx), text.Value.String()
 		}
 	}
 	return nil, ""

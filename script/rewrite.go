@@ -2,14 +2,27 @@ package script
 
 import (
 	"fmt"
-	"math/big"
 	"strings"
 
 	"github.com/dop251/goja/ast"
 	"github.com/dop251/goja/file"
 	"github.com/dop251/goja/token"
-	"github.com/dop251/goja/unistring"
 )
+
+// mode is how a script is compiled. Compilation begins with the one that runs fastest, and begins again whenever the walk meets
+// what does not go with it (join).
+type mode struct {
+	plain    bool // leave object literals and Message({…}) to JavaScript
+	flat     bool // msg.value and msg.key are arguments of their own
+	async    bool // the body waits: its function and that of helpers are asynchronous
+	straight bool // the script makes no promise by itself
+	loops    bool // the body's function runs one record after the other
+}
+
+// next is the mode that what was met goes with. waits says that the body may wait.
+func (r *rewriter) next(m mode, waits bool) mode {
+	return mode{m.plain || r.exotic, m.flat && !r.whole, m.async || waits, m.straight && !r.forked, m.loops && !r.single}
+}
 
 // rewriter walks a tree once, resolves every name, reports what is refused and replaces what runs natively. Nodes are
 // changed in place; a method that answers a node answers the one to stand in its place.
@@ -18,65 +31,40 @@ type rewriter struct {
 	program     *Program
 	src         *source
 	report      func(offset int, code, message, hint string)
-	scope       *scope
-	own         bool // in the body itself or a helper that yields, not in a function inside it
-	body        bool // in the body itself
-	answers     bool // in an asynchronous function that is no helper
-	async       bool // the body waits: its function and that of helpers are asynchronous
-	straight    bool // the script makes no promise by itself
-	forked      bool // it does
-	loops       bool // the body's function runs one record after the other
-	single      bool // it cannot
-	finally     int  // how many finally blocks of the body are around what is walked
-	unit        *unit
-	inFunction  bool // arguments can be read; goja panics where an arrow function reads those of the function around it
-	yielding    bool // the function that is walked next is a helper that yields
-	catches     bool // catch clauses let the cancel sentinel pass
-	enrich      bool // the body returns a config and yields nothing
-	inEnrich    bool // in such a body, functions inside it included
-	plain       bool // leave object literals and Message({…}) to JavaScript
-	flat        bool // msg.value and msg.key are arguments of their own
-	whole       bool // the body uses msg as an object
-	value       bool // and these, which parts of it
-	key         bool
-	uses        loans                 // of msg.value and state
-	lent        loans                 // of these, those that keep no hold of the object
-	aliases     map[*ast.Binding]bool // declarations of constants that stand for msg.value
-	besides     map[string]bool       // and which of the further arguments it names
-	stateless   bool                  // the body can have no state
-	exotic      bool                  // the script names something that only ordinary objects can do
-	spared      ast.Expression        // vars.name where its absence is provided for
-	known       map[string]bool
-	reached     map[string]bool        // built-ins that the script names
-	lifted      []*ast.FunctionLiteral // the JavaScript of formulas
-}
+	known       map[string]bool // built-ins
+	mode
+	catches   bool // catch clauses let the cancel sentinel pass
+	enrich    bool // the body returns a config and yields nothing
+	stateless bool // the body can have no state
 
-// The generated names. No script can write them.
-const (
-	nameValue    = "@value" // msg.value and msg.key, where the body reads nothing else of msg
-	nameKey      = "@key"
-	nameYield    = "@yield"
-	nameKeep     = "@keep"
-	nameOver     = "@over"
-	nameReturned = "@returned"
-	nameAwait    = "@await"
-	nameAnswer   = "@answer"
-	nameReady    = "@ready"
-	nameSettled  = "@settled"
-	nameMemo     = "@memo"
-	nameExecutor = "@executor"
-	nameThrown   = "@thrown"
-	nameBounded  = "@bounded"
-	namePass     = "@pass"
-	nameSnap     = "@snap"
-	nameFreeze   = "@freeze"
-	nameFormulas = "@formulas"
-	nameRun      = "@run"    // one for each run of actions, with its number
-	nameModule   = "@module" // one for each file that is imported, with its number
-	nameCaught   = "@caught"
-	nameObject   = "@object" // one for each object shape, with its number
-	nameEmit     = "@emit"   // one for each message shape, with its number
-)
+	// Where the walk is.
+	scope      *scope
+	unit       *unit
+	own        bool           // in the body itself or a helper that yields, not in a function inside it
+	body       bool           // in the body itself
+	answers    bool           // in an asynchronous function that is no helper
+	inFunction bool           // arguments can be read; goja panics where an arrow function reads those of the function around it
+	inEnrich   bool           // in the body of an enrich, functions inside it included
+	yielding   bool           // the function that is walked next is a helper that yields
+	finally    int            // how many finally blocks of the body are around what is walked
+	spared     ast.Expression // vars.name where its absence is provided for
+
+	// What it has met that the mode may not go with.
+	exotic bool // the script names something that only ordinary objects can do
+	whole  bool // the body uses msg as an object
+	forked bool // the script makes a promise by itself
+	single bool // the body's function cannot run one record after the other
+
+	// What else it has met.
+	value   bool // the body uses msg.value
+	key     bool // and msg.key
+	uses    loans
+	lent    loans
+	aliases map[*ast.Binding]bool  // declarations of constants that stand for msg.value
+	besides map[string]bool        // which of the further arguments the body names
+	reached map[string]bool        // built-ins that the script names
+	lifted  []*ast.FunctionLiteral // the JavaScript of formulas
+}
 
 func (r *rewriter) refuse(idx file.Idx, code, hint, format string, args ...any) {
 	r.report(int(idx)-1, code, fmt.Sprintf(format, args...), hint)
@@ -86,11 +74,6 @@ func (r *rewriter) refuse(idx file.Idx, code, hint, format string, args ...any) 
 type unit struct {
 	waits bool
 	names map[string]bool
-}
-
-// site is a place in the joined text, for native functions that must tell where they were called without a look at the stack.
-func site(at file.Idx) ast.Expression {
-	return &ast.NumberLiteral{Idx: at, Literal: fmt.Sprint(int(at) - 1), Value: int64(at) - 1}
 }
 
 // target walks an assignment target or, when declaring, a binding target.
@@ -119,18 +102,14 @@ func (r *rewriter) target(e ast.Expression, declaring bool) ast.Expression {
 				p.Value = r.target(p.Value, declaring)
 			}
 		}
-		if t.Rest != nil {
-			t.Rest = r.target(t.Rest, declaring)
-		}
+		t.Rest = r.target(t.Rest, declaring)
 	case *ast.ArrayPattern:
 		for i, el := range t.Elements {
 			if el != nil {
 				t.Elements[i] = r.target(el, declaring)
 			}
 		}
-		if t.Rest != nil {
-			t.Rest = r.target(t.Rest, declaring)
-		}
+		t.Rest = r.target(t.Rest, declaring)
 	case *ast.AssignExpression:
 		t.Left = r.target(t.Left, declaring)
 		t.Right = r.expr(t.Right)
@@ -148,131 +127,6 @@ func (r *rewriter) target(e ast.Expression, declaring bool) ast.Expression {
 	return e
 }
 
-// loans counts uses of msg.value and of state.
-type loans struct{ value, state int }
-
-// A body that only reads and writes members of msg.value, spreads it or yields it as a State cannot get hold of the object
-// itself, and so cannot tell whether the next record has another. Its objects are used again for all records (values.again).
-// Every use is counted where the name is resolved; lends counts those that are known to let go of the object. What a function
-// inside the body does may run later, so it counts as a hold.
-
-// lends is called with an expression whose value is let go of once it was read, written or copied.
-func (r *rewriter) lends(e ast.Expression) {
-	if !r.body {
-		return
-	}
-	switch id, value := r.argument(e); {
-	case id == nil:
-	case value:
-		r.lent.value++
-	default:
-		r.lent.state++
-	}
-}
-
-// argument tells whether e is msg.value or state.
-func (r *rewriter) argument(e ast.Expression) (id *ast.Identifier, value bool) {
-	if dot, ok := e.(*ast.DotExpression); ok && dot.Identifier.Name == "value" {
-		if id, ok := dot.Left.(*ast.Identifier); ok {
-			if b, ok := r.look(id.Name.String()); ok && b == given {
-				return id, true
-			}
-		}
-		return nil, false
-	}
-	if id, ok := e.(*ast.Identifier); ok {
-		switch b, ok := r.look(id.Name.String()); {
-		case ok && b == state:
-			return id, false
-		case ok && b == aliased:
-			return id, true
-		}
-	}
-	return nil, false
-}
-
-// findAliases finds the constants at the beginning of a body that stand for msg.value: const v = msg.value, and
-// const { value } = msg, which it writes out. They are used as msg.value is. No function may stand before them, which
-// could name them before they have a value.
-func (r *rewriter) findAliases(body []ast.Statement) {
-	for _, s := range body {
-		d, ok := s.(*ast.LexicalDeclaration)
-		if !ok {
-			return
-		}
-		var list []*ast.Binding
-		for _, b := range d.List {
-			list = append(list, r.writtenOut(b)...)
-		}
-		d.List = list
-		for _, b := range d.List {
-			if !isPure(b.Initializer) {
-				return
-			}
-			dot, ok := b.Initializer.(*ast.DotExpression)
-			if _, named := b.Target.(*ast.Identifier); !named || !ok || d.Token != token.CONST {
-				continue
-			}
-			if id, value := r.argument(dot); id != nil && value {
-				if r.aliases == nil {
-					r.aliases = map[*ast.Binding]bool{}
-				}
-				r.aliases[b] = true
-			}
-		}
-	}
-}
-
-// writtenOut is const { value, key } = msg as two bindings, and any other binding as it is.
-func (r *rewriter) writtenOut(b *ast.Binding) []*ast.Binding {
-	pattern, ok := b.Target.(*ast.ObjectPattern)
-	id, named := b.Initializer.(*ast.Identifier)
-	if !ok || !named || pattern.Rest != nil || len(pattern.Properties) == 0 {
-		return []*ast.Binding{b}
-	}
-	if of, ok := r.look(id.Name.String()); !ok || of != given {
-		return []*ast.Binding{b}
-	}
-	var list []*ast.Binding
-	for _, p := range pattern.Properties {
-		name, local, ok := plainPart(p)
-		if !ok || name != "value" && name != "key" {
-			return []*ast.Binding{b}
-		}
-		at := p.Idx0()
-		list = append(list, &ast.Binding{
-			Target:      &ast.Identifier{Name: unistring.NewFromString(local), Idx: at},
-			Initializer: &ast.DotExpression{Left: &ast.Identifier{Name: id.Name, Idx: at}, Identifier: ast.Identifier{Name: unistring.NewFromString(name), Idx: at}},
-		})
-	}
-	return list
-}
-
-// receiver is called with what is called: a method gets hold of the object that it is called on.
-func (r *rewriter) receiver(e ast.Expression) {
-	var on ast.Expression
-	switch e := e.(type) {
-	case *ast.Optional:
-		r.receiver(e.Expression)
-	case *ast.OptionalChain:
-		r.receiver(e.Expression)
-	case *ast.DotExpression:
-		on = e.Left
-	case *ast.BracketExpression:
-		on = e.Left
-	}
-	if o, ok := on.(*ast.Optional); ok {
-		on = o.Expression
-	}
-	switch id, value := r.argument(on); {
-	case id == nil:
-	case value:
-		r.uses.value++
-	default:
-		r.uses.state++
-	}
-}
-
 // owner walks an expression that works on the object that a member is read from: a call, an assignment or a delete.
 func (r *rewriter) owner(e ast.Expression) ast.Expression {
 	if dot, ok := e.(*ast.DotExpression); ok {
@@ -280,33 +134,18 @@ func (r *rewriter) owner(e ast.Expression) ast.Expression {
 			r.refuseHelper(e.Idx0(), dot.Identifier.Name.String())
 		}
 		dot.Left = r.expr(dot.Left)
-		r.namesMember(dot.Identifier.Name.String())
-		r.exotic = r.exotic || exoticNames[dot.Identifier.Name.String()]
-		r.forked = r.forked || dot.Identifier.Name == "constructor"
+		r.reads(dot)
 		return dot
 	}
 	return r.expr(e)
 }
 
-// part is what stands in place of a read of msg.value or msg.key.
-func (r *rewriter) part(e *ast.DotExpression) ast.Expression {
-	id, ok := e.Left.(*ast.Identifier)
-	if !ok || !r.flat {
-		return nil
-	}
-	if b, ok := r.look(id.Name.String()); !ok || b != given {
-		return nil
-	}
-	switch e.Identifier.Name {
-	case "value":
-		r.value = true
-		r.uses.value++
-		return &ast.Identifier{Name: nameValue, Idx: id.Idx}
-	case "key":
-		r.key = true
-		return &ast.Identifier{Name: nameKey, Idx: id.Idx}
-	}
-	return nil
+// reads notes the name of a member that the script reads.
+func (r *rewriter) reads(dot *ast.DotExpression) {
+	name := dot.Identifier.Name.String()
+	r.namesMember(name)
+	r.exotic = r.exotic || exoticNames[name]
+	r.forked = r.forked || name == "constructor"
 }
 
 // member notes the name of a member that the script makes.
@@ -328,7 +167,7 @@ func (r *rewriter) binding(b *ast.Binding) {
 	if r.aliases[b] {
 		id := b.Target.(*ast.Identifier)
 		r.value, r.scope.names[id.Name.String()] = true, aliased
-		b.Initializer = &ast.Identifier{Name: nameValue, Idx: b.Initializer.Idx0()}
+		b.Initializer = identifier(nameValue, b.Initializer.Idx0())
 		return
 	}
 	if pattern, ok := b.Target.(*ast.ObjectPattern); ok && pattern.Rest == nil {
@@ -485,35 +324,6 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 	return s
 }
 
-// unfolded is a condition that goja's compiler does not work out. It stumbles over names in what it then knows never to run
-// ("compiler bug: Unsupported instruction for binding").
-func unfolded(test ast.Expression) ast.Expression {
-	if !isConstant(test) {
-		return test
-	}
-	return &ast.SequenceExpression{Sequence: []ast.Expression{&ast.NullLiteral{Idx: test.Idx0()}, test}}
-}
-
-// unfoldedLoop is the condition of a loop likewise. One that is simply true leaves nothing out.
-func unfoldedLoop(test ast.Expression) ast.Expression {
-	if yes, ok := test.(*ast.BooleanLiteral); ok && yes.Value {
-		return test
-	}
-	return unfolded(test)
-}
-
-// isConstant tells whether an expression is made of literals alone.
-func isConstant(e ast.Expression) bool {
-	switch e := e.(type) {
-	case *ast.UnaryExpression:
-		return isConstant(e.Operand)
-	case *ast.BinaryExpression:
-		return isConstant(e.Left) // && and || are constant by their left side alone
-	default:
-		return isLiteral(e)
-	}
-}
-
 func (r *rewriter) forInto(into ast.ForInto) {
 	switch into := into.(type) {
 	case *ast.ForIntoVar:
@@ -541,13 +351,12 @@ func (r *rewriter) catch(c *ast.CatchStatement) {
 	}
 	id, ok := c.Parameter.(*ast.Identifier)
 	if !ok {
-		id = &ast.Identifier{Name: nameCaught, Idx: c.Catch}
+		id = identifier(nameCaught, c.Catch)
 	}
-	first := []ast.Statement{&ast.ExpressionStatement{Expression: call(namePass, c.Catch, &ast.Identifier{Name: id.Name, Idx: c.Catch})}}
+	caught := identifier(id.Name.String(), c.Catch)
+	first := []ast.Statement{&ast.ExpressionStatement{Expression: call(namePass, c.Catch, caught)}}
 	if c.Parameter != nil && !ok {
-		first = append(first, &ast.LexicalDeclaration{Idx: c.Catch, Token: token.LET, List: []*ast.Binding{
-			{Target: c.Parameter, Initializer: &ast.Identifier{Name: id.Name, Idx: c.Catch}},
-		}})
+		first = append(first, declaration(token.LET, c.Parameter, c.Catch, caught))
 	}
 	c.Parameter = id
 	c.Body.List = append(first, c.Body.List...)
@@ -699,7 +508,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 	case *ast.Identifier:
 		r.reference(e)
 		if b, _ := r.look(e.Name.String()); b == aliased {
-			return &ast.Identifier{Name: nameValue, Idx: e.Idx}
+			return identifier(nameValue, e.Idx)
 		}
 	case *ast.YieldExpression:
 		return r.yield(e)
@@ -716,7 +525,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		e.Left = r.target(e.Left, false)
 		e.Right = r.expr(e.Right)
 		if id, ok := e.Left.(*ast.Identifier); ok && mayBeLarge(e.Operator, e.Right) {
-			e.Right = bounded(e.Idx0(), e.Operator, &ast.Identifier{Name: id.Name, Idx: id.Idx}, e.Right)
+			e.Right = bounded(e.Idx0(), e.Operator, identifier(id.Name.String(), id.Idx), e.Right)
 			e.Operator = token.ASSIGN
 		}
 	case *ast.BinaryExpression:
@@ -734,9 +543,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		e.Left = r.expr(e.Left)
 		e.Member = r.expr(e.Member)
 	case *ast.DotExpression:
-		r.namesMember(e.Identifier.Name.String())
-		r.exotic = r.exotic || exoticNames[e.Identifier.Name.String()]
-		r.forked = r.forked || e.Identifier.Name == "constructor"
+		r.reads(e)
 		if part := r.part(e); part != nil {
 			return part
 		}
@@ -914,44 +721,5 @@ func (r *rewriter) awaitsMemo(e ast.Expression) {
 		if _, declared := r.look("memo"); !declared {
 			id.Name = nameMemo
 		}
-	}
-}
-
-// call is a generated call of a native function. at is the place that errors in it are shown at.
-// mayBeLarge tells whether an operator may make a BigInt of any size. A literal number shifts by little.
-func mayBeLarge(operator token.Token, by ast.Expression) bool {
-	if operator != token.EXPONENT && operator != token.SHIFT_LEFT {
-		return false
-	}
-	n, ok := by.(*ast.NumberLiteral)
-	if !ok {
-		return true
-	}
-	_, big := n.Value.(*big.Int)
-	return big
-}
-
-// bounded is an operator as a call that looks at its operands first.
-func bounded(at file.Idx, operator token.Token, left, right ast.Expression) ast.Expression {
-	return call(nameBounded, at, &ast.StringLiteral{Idx: at, Value: unistring.NewFromString(operator.String())}, left, right)
-}
-
-// placed is the body of a loop that stands at a place. An empty one becomes a call that does nothing: goja knows the place of
-// calls, and would name a loop without end by what ran before it.
-func placed(at file.Idx, body ast.Statement) ast.Statement {
-	if block, ok := body.(*ast.BlockStatement); ok && len(block.List) > 0 {
-		return body
-	} else if _, empty := body.(*ast.EmptyStatement); !ok && !empty {
-		return body
-	}
-	return &ast.ExpressionStatement{Expression: call(nameSnap, at, &ast.NumberLiteral{Idx: at, Literal: "0", Value: int64(0)})}
-}
-
-func call(name string, at file.Idx, args ...ast.Expression) *ast.CallExpression {
-	return &ast.CallExpression{
-		Callee:           &ast.Identifier{Name: unistring.String(name), Idx: at},
-		LeftParenthesis:  at,
-		ArgumentList:     args,
-		RightParenthesis: at,
 	}
 }

@@ -3,9 +3,7 @@ package script
 import (
 	"github.com/dop251/goja"
 	"github.com/dop251/goja/ast"
-	"github.com/dop251/goja/file"
 	"github.com/dop251/goja/token"
-	"github.com/dop251/goja/unistring"
 )
 
 // To call an asynchronous function is dear: it makes a promise, and with it two functions that settle the promise. So one call
@@ -81,7 +79,7 @@ func (c *compilation) loops(body *ast.FunctionLiteral) bool {
 // onward is what stands in place of a return of the body.
 func (r *rewriter) onward(s *ast.ReturnStatement) ast.Statement {
 	r.single = r.single || r.finally > 0
-	list := []ast.Statement{&ast.BranchStatement{Idx: s.Return, Token: token.CONTINUE, Label: &ast.Identifier{Name: nameRecords, Idx: s.Return}}}
+	list := []ast.Statement{&ast.BranchStatement{Idx: s.Return, Token: token.CONTINUE, Label: identifier(nameRecords, s.Return)}}
 	if s.Argument != nil {
 		list = append([]ast.Statement{&ast.ExpressionStatement{Expression: s.Argument}}, list...)
 	}
@@ -99,12 +97,12 @@ func (r *rewriter) repeat(body *ast.FunctionLiteral) {
 	for _, name := range p.further {
 		from = append(from, sources[name])
 	}
-	var names []unistring.String
+	var names []string
 	for _, b := range body.ParameterList.List {
-		names = append(names, b.Target.(*ast.Identifier).Name)
+		names = append(names, b.Target.(*ast.Identifier).Name.String())
 	}
 	if len(names) == 0 {
-		names = []unistring.String{nameValue}
+		names = []string{nameValue}
 	}
 	var list []ast.Statement
 	for i, name := range names {
@@ -112,11 +110,11 @@ func (r *rewriter) repeat(body *ast.FunctionLiteral) {
 		if i < len(from) && from[i] != "" {
 			value = call(from[i], at)
 		}
-		list = append(list, &ast.LexicalDeclaration{Idx: at, Token: token.LET, List: []*ast.Binding{{Target: &ast.Identifier{Name: name, Idx: at}, Initializer: value}}})
+		list = append(list, declaration(token.LET, identifier(name, at), at, value))
 		if i == 0 {
 			list = append(list, &ast.IfStatement{
 				If:         at,
-				Test:       &ast.BinaryExpression{Operator: token.STRICT_EQUAL, Left: &ast.Identifier{Name: name, Idx: at}, Right: undefined(at)},
+				Test:       &ast.BinaryExpression{Operator: token.STRICT_EQUAL, Left: identifier(name, at), Right: undefined(at)},
 				Consequent: &ast.ReturnStatement{Return: at},
 			})
 		}
@@ -126,11 +124,11 @@ func (r *rewriter) repeat(body *ast.FunctionLiteral) {
 	v.declareVars(body.DeclarationList, shared)
 	for _, name := range v.sharedNames() {
 		list = append(list, &ast.ExpressionStatement{Expression: &ast.AssignExpression{
-			Operator: token.ASSIGN, Left: &ast.Identifier{Name: unistring.NewFromString(name), Idx: at}, Right: undefined(at),
+			Operator: token.ASSIGN, Left: identifier(name, at), Right: undefined(at),
 		}})
 	}
 	body.Body.List = []ast.Statement{&ast.LabelledStatement{
-		Label: &ast.Identifier{Name: nameRecords, Idx: at},
+		Label: identifier(nameRecords, at),
 		Colon: at,
 		Statement: &ast.ForStatement{
 			For:  at,
@@ -138,10 +136,6 @@ func (r *rewriter) repeat(body *ast.FunctionLiteral) {
 		},
 	}}
 	body.ParameterList = parameters([]string{nameNext, nameKeyOf, nameStateOf, nameConfigOf, nameResponseOf})
-}
-
-func undefined(at file.Idx) ast.Expression {
-	return &ast.UnaryExpression{Operator: token.VOID, Idx: at, Operand: &ast.NumberLiteral{Idx: at, Literal: "0", Value: int64(0)}}
 }
 
 // natives are what a worker is called with.
