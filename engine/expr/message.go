@@ -7,32 +7,6 @@ import (
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 )
 
-// TreeKind is what a Tree is.
-type TreeKind uint8
-
-// The kinds of trees.
-const (
-	Leaf TreeKind = iota // an expression
-	Map
-	List
-)
-
-// Tree is a structure of expressions as it stands in the pipeline file, with its order.
-type Tree struct {
-	Kind  TreeKind
-	Text  string   // of a Leaf: the expression's text
-	Names []string // of a Map: the names of its Items
-	Items []*Tree
-	// Ref is the caller's own mark of where the tree stands; this package does not look at it.
-	Ref any
-}
-
-// TreeError is an Error and the tree that it is in. Its place is in the Text of a Leaf; otherwise it is about the whole tree.
-type TreeError struct {
-	Tree *Tree
-	Err  *Error
-}
-
 // Part is a member of a message.
 type Part uint8
 
