@@ -330,7 +330,7 @@ func (r *request) line() {
 	}
 	out.Timeout, out.MaxBytes = spec.Timeout.Value, spec.MaxBytes.Value
 	if spec.Redirect.given() {
-		out.Redirect = spec.Redirect.Value
+		out.Redirect = string(spec.Redirect.Value)
 	}
 }
 

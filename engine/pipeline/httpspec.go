@@ -1,5 +1,7 @@
 package pipeline
 
+import "github.com/flechtwerk/flechtwerk/engine/decode"
+
 // HTTPSpec is the request of an extractor. Templates such as `{{ state.since ?? 0 }}` may stand in its texts: `config`,
 // `state`, `vars` and `now` are in scope.
 type HTTPSpec struct {
@@ -24,7 +26,7 @@ type HTTPSpec struct {
 	// The largest body of an answer, in bytes or with KiB, MiB or GiB; by default as `fetch:` says.
 	MaxBytes Size `json:"max_bytes"`
 	// What is done with an answer that points elsewhere: `follow`, `manual` (it is the answer) or `error`.
-	Redirect Redirect `json:"redirect" default:"follow"`
+	Redirect Word[redirect] `json:"redirect" default:"follow"`
 	// How an answer leads to the next page. Each page commits with its cursor.
 	Paginate *PaginateSpec `json:"paginate"`
 	// Whether the request says which version is known already (ETag, Last-Modified), so that the server may answer that there
@@ -97,7 +99,7 @@ type OAuth2Spec struct {
 	// Further members of the form, such as `audience`.
 	Params Templates `json:"params"`
 	// Where the credentials of the client are sent: as a `header` or in the `body`.
-	Credentials Credentials `json:"credentials" default:"header"`
+	Credentials Word[credentials] `json:"credentials" default:"header"`
 }
 
 // TLSSpec is how a connection is encrypted.
@@ -146,9 +148,9 @@ type TailSpec struct {
 	// What ends a record. A record without it is not complete and waits for the next poll.
 	Separator Text `json:"separator"`
 	// Where a file begins that is read for the first time: at its `start` or its `end`.
-	From TailFrom `json:"from" default:"start"`
+	From Word[beginning] `json:"from" default:"start"`
 	// What happens when the file has become shorter or is another one: `fail`, or `restart` from its start, with a warning.
-	Truncated Truncated `json:"truncated" default:"fail"`
+	Truncated Word[truncated] `json:"truncated" default:"fail"`
 	// How much one request asks for. No record may be longer.
 	MaxBytes Size `json:"max_bytes" default:"16MiB"`
 }
@@ -156,9 +158,9 @@ type TailSpec struct {
 // DecodeSpec is what a body is written in. As one word it is its format.
 type DecodeSpec struct {
 	// `json` (one document), `ndjson`, `csv`, `tsv`, `xml`, `lines`, `text` or `protobuf`.
-	Format BodyFormat `json:"format" default:"json"`
+	Format Word[decode.Format] `json:"format" default:"json"`
 	// What the body is wrapped in: `gzip` or `zip`. What a server says in Content-Encoding is undone without it.
-	Packing Packing `json:"packing"`
+	Packing Word[decode.Packing] `json:"packing"`
 	// The members of a zip that are read: a name, or a pattern such as `*.csv`. By default all.
 	Members Text `json:"members"`
 	// The character between the fields of a row.
@@ -168,13 +170,13 @@ type DecodeSpec struct {
 	// The names of the fields where the first row does not have them.
 	Columns Names `json:"columns"`
 	// What an empty field becomes: `text` (""), `null`, or `omit` for no member at all.
-	Empty EmptyField `json:"empty" default:"text"`
+	Empty Word[decode.Empty] `json:"empty" default:"text"`
 	// What is done with a row that has too few fields: `pad` (what is missing is empty) or `fail`.
-	Short ShortRow `json:"short" default:"pad"`
+	Short Word[decode.Short] `json:"short" default:"pad"`
 	// What is done with a row that has too many fields: `fail`, `ignore`, or `keep` as the list `$extra`.
-	Extra ExtraField `json:"extra" default:"fail"`
+	Extra Word[decode.Extra] `json:"extra" default:"fail"`
 	// What is done with a text that is no UTF-8: `fail`, `replace` what is wrong, or `latin1`, which reads windows-1252.
-	InvalidUTF8 InvalidUTF8 `json:"invalid_utf8" default:"fail"`
+	InvalidUTF8 Word[decode.InvalidUTF8] `json:"invalid_utf8" default:"fail"`
 	// What ends a line of `lines`.
 	Separator Text `json:"separator"`
 	// The names of XML elements that are lists also where there is only one.

@@ -290,30 +290,6 @@ func (f *Format) decode(d *decoder, n *node, what string) bool {
 	return true
 }
 
-// word reads one of a few words. later are words of the language that are not supported yet.
-func (d *decoder) word(n *node, what string, known, later []string) (string, bool) {
-	if n.kind != scalar || n.tag != "" {
-		d.wrongType(n, what, "one of "+listed(known))
-		return "", false
-	}
-	e := d.expand(n)
-	switch {
-	case e.missing:
-		return known[0], true
-	case slices.Contains(known, e.text):
-		return e.text, true
-	case slices.Contains(later, e.text):
-		d.report(n, "not_supported", fmt.Sprintf("`%s: %s` is not supported yet", lastOf(what), e.text), "use "+choice(known))
-		return "", false
-	}
-	hint := ""
-	if !e.env {
-		hint = didYouMean(e.text, known)
-	}
-	d.report(n, "field.value", fmt.Sprintf("%s is one of %s, and %s is none", what, listed(known), n.text), hint)
-	return "", false
-}
-
 func lastOf(what string) string { return what[strings.LastIndexByte(what, '.')+1:] }
 
 // Names are one text or a list of them.

@@ -64,19 +64,6 @@ func (q *QoS) decode(d *decoder, n *node, what string) bool {
 	return true
 }
 
-// Stop is what an instance does that ends: stay or leave.
-type Stop struct {
-	leaf
-	Value string
-}
-
-func (s *Stop) decode(d *decoder, n *node, what string) (ok bool) {
-	if s.Value, ok = d.word(n, what, []string{"stay", "leave"}, nil); ok {
-		s.node = n
-	}
-	return ok
-}
-
 // Require are members by name with their type, or a list of names.
 type Require struct {
 	leaf

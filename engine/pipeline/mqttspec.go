@@ -32,7 +32,7 @@ type MQTTSpec struct {
 	Inbox *InboxSpec `json:"inbox"`
 	// What an instance does that ends: `stay` keeps its session, so that the broker queues for its return; `leave` ends the
 	// session after what the broker still sends, for an instance that is not to return.
-	OnStop Stop `json:"on_stop" default:"stay"`
+	OnStop Word[stop] `json:"on_stop" default:"stay"`
 }
 
 // InboxSpec is how much may wait in memory.

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/flechtwerk/flechtwerk/engine/decode"
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 )
 
@@ -88,7 +89,6 @@ var leafSchemas = map[reflect.Type]schema{
 	reflect.TypeFor[RecordPolicy]():  retrySchema,
 	reflect.TypeFor[PollPolicy]():    any1(retrySchema, dlqSchema),
 	reflect.TypeFor[QoS]():           any1(schema{{"enum", []int{0, 1, 2}}}, fromEnv),
-	reflect.TypeFor[Stop]():          words("stay", "leave"),
 	reflect.TypeFor[Require](): any1(schema{{"type", "array"}, {"items", textSchema}, {"minItems", 1}},
 		append(object(words("any", "string", "number", "integer", "boolean", "object", "array")), member{"minProperties", 1})),
 	reflect.TypeFor[Every](): {{"type", "string"}, {"pattern", `^[0-9]+(ms|s|m|h|d)$|\$\{|` + expressionText.String()}},
@@ -107,22 +107,12 @@ var leafSchemas = map[reflect.Type]schema{
 	reflect.TypeFor[Expression](): scalarSchema,
 	reflect.TypeFor[Leaves]():     ref("Leaves"),
 
-	reflect.TypeFor[Template]():    scalarSchema,
-	reflect.TypeFor[Templates]():   object(any1(scalarSchema, schema{{"type", "array"}, {"items", scalarSchema}})),
-	reflect.TypeFor[BodyTree]():    {},
-	reflect.TypeFor[Flag]():        any1(schema{{"type", "boolean"}}, fromEnv),
-	reflect.TypeFor[Redirect]():    words("follow", "manual", "error"),
-	reflect.TypeFor[Credentials](): words("header", "body"),
-	reflect.TypeFor[TailFrom]():    words("start", "end"),
-	reflect.TypeFor[Truncated]():   words("fail", "restart"),
-	reflect.TypeFor[BodyFormat]():  words(bodyFormatNames()...),
-	reflect.TypeFor[Packing]():     words("gzip", "zip"),
-	reflect.TypeFor[EmptyField]():  any1(schema{{"type", "null"}}, words("text", "null", "omit")),
-	reflect.TypeFor[ShortRow]():    words("pad", "fail"),
-	reflect.TypeFor[ExtraField]():  words("fail", "ignore", "keep"),
-	reflect.TypeFor[InvalidUTF8](): words("fail", "replace", "latin1"),
-	reflect.TypeFor[Quote]():       any1(schema{{"enum", []any{false}}}, textSchema),
-	reflect.TypeFor[Statuses]():    any1(statusSchema, schema{{"type", "array"}, {"items", statusSchema}, {"minItems", 1}}),
+	reflect.TypeFor[Template]():  scalarSchema,
+	reflect.TypeFor[Templates](): object(any1(scalarSchema, schema{{"type", "array"}, {"items", scalarSchema}})),
+	reflect.TypeFor[BodyTree]():  {},
+	reflect.TypeFor[Flag]():      any1(schema{{"type", "boolean"}}, fromEnv),
+	reflect.TypeFor[Quote]():     any1(schema{{"enum", []any{false}}}, textSchema),
+	reflect.TypeFor[Statuses]():  any1(statusSchema, schema{{"type", "array"}, {"items", statusSchema}, {"minItems", 1}}),
 	reflect.TypeFor[RetryAfter](): any1(schema{{"enum", []any{false}}}, schema{{"type", "string"}, {"pattern", `^[0-9]+(ms|s|m|h|d)$|\$\{`}},
 		schema{{"type", "object"}, {"additionalProperties", false}, {"properties", schema{
 			{"max", schema{{"description", "The longest wait."}, {"type", "string"}, {"pattern", `^[0-9]+(ms|s|m|h|d)$|\$\{`}}},
@@ -220,10 +210,17 @@ func (g *generator) value(t reflect.Type) schema {
 	if s, ok := leafSchemas[t]; ok {
 		return s
 	}
+	if w, ok := reflect.New(t).Interface().(interface{ known() []string }); ok {
+		s := words(w.known()...)
+		if slices.Contains(w.known(), "null") {
+			s = any1(schema{{"type", "null"}}, s)
+		}
+		return s
+	}
 	if t.Kind() == reflect.Pointer {
 		s := schema{{"allOf", []schema{g.define(t.Elem())}}}
 		if t.Elem() == reflect.TypeFor[DecodeSpec]() {
-			s = any1(leafSchemas[reflect.TypeFor[BodyFormat]()], s)
+			s = any1(words((&Word[decode.Format]{}).known()...), s)
 		}
 		return s
 	}
