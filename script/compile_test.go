@@ -244,19 +244,6 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// What is suggested does not hang on the order of the candidates, and is not just any other name.
-func TestNearestIsTheSameInAnyOrder(t *testing.T) {
-	for name, want := range map[string]string{"y": "", "temprature": "temperature", "mag": "map", "VALUE": "value"} {
-		candidates := []string{"x", "a", "max", "map", "temperature", "value"}
-		for range candidates {
-			if got := nearest(name, candidates); got != want {
-				t.Errorf("%s of %v: got %q, want %q", name, candidates, got, want)
-			}
-			candidates = append(candidates[1:], candidates[0])
-		}
-	}
-}
-
 // Bodies that goja's compiler fails on ("compiler bug") where it sees by itself that something never runs.
 func TestWhatNeverRunsCompiles(t *testing.T) {
 	for _, never := range []string{

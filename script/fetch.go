@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/dop251/goja"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // FetchRequest is what a script asks for.
@@ -290,11 +292,7 @@ func (v *vm) fetchOptions(address, settings goja.Value) *options {
 				}
 			})
 		default:
-			hint := "it has " + strings.Join(optionNames, ", ")
-			if near := nearest(name, optionNames); near != "" {
-				hint = fmt.Sprintf("did you mean %q?", near)
-			}
-			v.refuseOption(hint, "fetch has no option %q", name)
+			v.refuseOption(cmp.Or(wording.DidYouMean(name, optionNames), "it has "+strings.Join(optionNames, ", ")), "fetch has no option %q", name)
 		}
 	})
 	if r.Method == "" && body != "" {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/dop251/goja/ast"
 	"github.com/dop251/goja/file"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // Files that are imported become functions of their own, in front of the text that has the functions and the body:
@@ -223,11 +225,11 @@ func (c *compilation) missing(at place, of *module, from, name string) {
 	}
 	hint := "write export before what it declares"
 	names := of.names()
-	switch near := nearest(name, names); {
+	switch near := wording.DidYouMean(name, names); {
 	case name == "default":
 		hint = "it has no export default; write import { name }"
 	case near != "":
-		hint = fmt.Sprintf("did you mean %q?", near)
+		hint = near
 	case of.declared[name]:
 		hint = "it declares it; write export before that"
 	case len(names) > 0:

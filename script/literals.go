@@ -54,11 +54,7 @@ func (r *rewriter) checkMessage(c *ast.CallExpression) {
 			named = true
 		}
 		if fieldOf(name) == 0 {
-			hint := "a Message has topic, key, value, headers, timestamp and partition"
-			if near := nearest(name, fieldNames); near != "" {
-				hint = fmt.Sprintf("did you mean %q?", near)
-			}
-			r.refuse(p.Idx0(), "script.message", hint, "a Message has no %q", name)
+			r.refuse(p.Idx0(), "script.message", fieldHint(name), "a Message has no %q", name)
 		}
 	}
 	if !named && !open {

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 type field uint8
@@ -34,6 +36,11 @@ func fieldOf(name string) field {
 		}
 	}
 	return 0
+}
+
+// fieldHint says what to do about a member that a Message does not have.
+func fieldHint(name string) string {
+	return cmp.Or(wording.DidYouMean(name, fieldNames), "a Message has "+wording.List(fieldNames, "and"))
 }
 
 // shape is an object literal that runs natively: its members in order. A spread has no name.
@@ -239,11 +246,7 @@ func (v *vm) draftOf(o *goja.Object) *draft {
 	for _, name := range o.Keys() {
 		f := fieldOf(name)
 		if f == 0 {
-			hint := "a Message has topic, key, value, headers, timestamp and partition"
-			if near := nearest(name, fieldNames); near != "" {
-				hint = fmt.Sprintf("did you mean %q?", near)
-			}
-			v.throw(refuse(CodeMessage, hint, "a Message has no %q", name))
+			v.throw(refuse(CodeMessage, fieldHint(name), "a Message has no %q", name))
 		}
 		d.set(f, o.Get(name))
 	}
@@ -374,7 +377,7 @@ func (v *vm) topic(name goja.Value) *stream.Topic {
 		case 0:
 			v.throw(refuse(CodeTopic, "declare output_topics", "the stage has no output_topics"))
 		}
-		v.throw(refuse(CodeTopic, "give one of "+topicNames(outputs), "the Message names no topic, and the stage has %d", len(outputs)))
+		v.throw(refuse(CodeTopic, "give one of "+strings.Join(topicNames(outputs), ", "), "the Message names no topic, and the stage has %d", len(outputs)))
 	}
 	text := ""
 	if goja.IsString(name) {
@@ -387,26 +390,16 @@ func (v *vm) topic(name goja.Value) *stream.Topic {
 	} else {
 		v.throw(refuse(CodeTopic, "", "the topic of a Message is %s, not a string", kindName(name)))
 	}
-	names := make([]string, len(outputs))
-	for i, t := range outputs {
-		names[i] = t.Name
-	}
-	hint := "output_topics are " + topicNames(outputs)
-	if near := nearest(text, names); near != "" {
-		hint = fmt.Sprintf("did you mean %q?", near)
-	} else if len(outputs) == 0 {
-		hint = "declare output_topics"
-	}
-	v.throw(refuse(CodeTopic, hint, "the topic %q is not among output_topics", text))
+	v.throw(refuse(CodeTopic, topicHint(text, topicNames(outputs)), "the topic %q is not among output_topics", text))
 	return nil
 }
 
-func topicNames(topics []*stream.Topic) string {
+func topicNames(topics []*stream.Topic) []string {
 	names := make([]string, len(topics))
 	for i, t := range topics {
 		names[i] = t.Name
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 func (v *vm) timestamp(value goja.Value) int64 {

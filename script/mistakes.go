@@ -1,7 +1,7 @@
 package script
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -10,6 +10,7 @@ import (
 	"github.com/dop251/goja/token"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // What fails each time that it runs is reported before it does.
@@ -145,13 +146,10 @@ func (r *rewriter) checkTopic(c *ast.CallExpression, yielded bool) {
 
 // topicHint says what to do about a topic that is not among outputs.
 func topicHint(name string, outputs []string) string {
-	switch near := nearest(name, outputs); {
-	case near != "":
-		return fmt.Sprintf("did you mean %q?", near)
-	case len(outputs) == 0:
+	if len(outputs) == 0 {
 		return "declare output_topics"
 	}
-	return "output_topics are " + strings.Join(outputs, ", ")
+	return cmp.Or(wording.DidYouMean(name, outputs), "output_topics are "+strings.Join(outputs, ", "))
 }
 
 // inBody tells whether a place is in the text of the body.
@@ -183,12 +181,10 @@ func (r *rewriter) checkVars(e ast.Expression) {
 		return
 	}
 	hint := "declare it under vars:"
-	if near := nearest(name, known); near != "" {
-		hint = fmt.Sprintf("did you mean %q?", near)
-	} else if len(known) > 0 {
-		hint = "declare it under vars:, which has " + strings.Join(known, ", ")
+	if len(known) > 0 {
+		hint += ", which has " + strings.Join(known, ", ")
 	}
-	r.refuse(id.Idx, "script.vars", hint, "vars has no %q", name)
+	r.refuse(id.Idx, "script.vars", cmp.Or(wording.DidYouMean(name, known), hint), "vars has no %q", name)
 }
 
 // objectMembers are what every object has.

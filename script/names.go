@@ -1,13 +1,18 @@
 package script
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/dop251/goja"
 	"github.com/dop251/goja/ast"
 	"github.com/dop251/goja/file"
 	"github.com/dop251/goja/unistring"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // binding is what a name stands for.
@@ -182,28 +187,22 @@ func (r *rewriter) unknown(id *ast.Identifier) {
 		r.refuse(id.Idx, "script.no_state", noStateHint, noStateMessage)
 		return
 	}
-	hint := "declare it, or pass a setting in through vars"
 	var names []string
 	for s := r.scope; s != nil; s = s.outer {
 		for n := range s.names {
 			names = append(names, n)
 		}
 	}
-	if near := nearest(name, names); near != "" {
-		hint = fmt.Sprintf("did you mean %q?", near)
-	} else if name == "msg" || name == "state" || name == "config" || name == "response" {
+	hint := wording.DidYouMean(name, names)
+	switch {
+	case hint != "":
+	case name == "msg" || name == "state" || name == "config" || name == "response":
 		hint = fmt.Sprintf("only the body knows %s: give it to the function as an argument", name)
 		if r.own {
 			hint = "a body of this kind has no " + name
 		}
-	} else {
-		names = names[:0]
-		for n := range r.known {
-			names = append(names, n)
-		}
-		if near := nearest(name, names); near != "" {
-			hint = fmt.Sprintf("did you mean %q?", near)
-		}
+	default:
+		hint = cmp.Or(wording.DidYouMean(name, slices.Collect(maps.Keys(r.known))), "declare it, or pass a setting in through vars")
 	}
 	r.refuse(id.Idx, "script.unknown_name", hint, "nothing is called %q here", name)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/flechtwerk/flechtwerk/engine"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 func (p *program) configCommand() *cobra.Command {
@@ -263,8 +264,8 @@ func (t *configTopic) find(records []engine.KeyRecord, key string) (*engine.KeyR
 
 // meant asks for a name that is near, if there is one.
 func meant(name string, known []string) string {
-	if near := nearest(name, known); near != "" {
-		return fmt.Sprintf("; did you mean %q?", near)
+	if hint := wording.DidYouMean(name, known); hint != "" {
+		return "; " + hint
 	}
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 func (p *program) explainCommand() *cobra.Command {
@@ -23,7 +24,7 @@ func (p *program) explainCommand() *cobra.Command {
 			}
 			e, ok := explanation(args[0])
 			if !ok {
-				if near := nearest(args[0], allCodes()); near != "" {
+				if near := wording.Nearest(args[0], allCodes()); near != "" {
 					return usageError("there is no code %q; did you mean %q?", args[0], near)
 				}
 				return usageError("there is no code %q; explain without a code lists all", args[0])

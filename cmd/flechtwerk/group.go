@@ -1,9 +1,9 @@
 package main
 
 import (
-	"strings"
-
 	"github.com/spf13/cobra"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // group is a verb that has verbs of its own. later are those that are documented and not in this version.
@@ -15,12 +15,12 @@ func group(cmd *cobra.Command, later []string, verbs ...*cobra.Command) *cobra.C
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return usageError("%s needs %s", cmd.Name(), enumerate(names, "or"))
+			return usageError("%s needs %s", cmd.Name(), wording.List(names, "or"))
 		}
-		if near := nearest(args[0], names); near != "" {
+		if near := wording.Nearest(args[0], names); near != "" {
 			return usageError("%s has no verb %q; did you mean %q?", cmd.Name(), args[0], near)
 		}
-		return usageError("%s has no verb %q; it has %s", cmd.Name(), args[0], enumerate(names, "and"))
+		return usageError("%s has no verb %q; it has %s", cmd.Name(), args[0], wording.List(names, "and"))
 	}
 	cmd.AddCommand(verbs...)
 	for _, verb := range later {
@@ -32,13 +32,4 @@ func group(cmd *cobra.Command, later []string, verbs ...*cobra.Command) *cobra.C
 		})
 	}
 	return cmd
-}
-
-// enumerate is a list of names as in a sentence.
-func enumerate(names []string, last string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	n := len(names) - 1
-	return strings.Join(names[:n], ", ") + " " + last + " " + names[n]
 }

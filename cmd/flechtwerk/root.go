@@ -13,6 +13,7 @@ import (
 
 	"github.com/flechtwerk/flechtwerk/engine"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // Exit statuses. A second signal ends with 128 plus its number.
@@ -123,7 +124,7 @@ Exit status: 0 ok; 1 it failed while running; 2 the pipeline, the settings or th
 			for _, c := range cmd.Commands() {
 				verbs = append(append(verbs, c.Name()), c.Aliases...)
 			}
-			if near := nearest(args[0], verbs); near != "" {
+			if near := wording.Nearest(args[0], verbs); near != "" {
 				return usageError("unknown verb %q; did you mean %q?", args[0], near)
 			}
 			return usageError("unknown verb %q", args[0])

@@ -14,6 +14,7 @@ import (
 	"github.com/flechtwerk/flechtwerk/engine"
 	"github.com/flechtwerk/flechtwerk/engine/devcluster"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // runFlags are those of the verb run.
@@ -252,7 +253,7 @@ func checkPrinted(topics []string, pipelines []*pipeline.Pipeline) error {
 }
 
 func unknownName(where, what, name string, known []string) error {
-	if near := nearest(name, known); near != "" {
+	if near := wording.Nearest(name, known); near != "" {
 		return usageError("%s: no pipeline has a %s %q; did you mean %q?", where, what, name, near)
 	}
 	slices.Sort(known)

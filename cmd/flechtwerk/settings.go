@@ -21,6 +21,7 @@ import (
 
 	"github.com/flechtwerk/flechtwerk/engine"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // Settings are what differs between places: brokers, security, limits. They come from four layers, of which the upper wins:
@@ -280,7 +281,7 @@ func isGroup(key string) bool {
 }
 
 func unknownSetting(what, name string, known []string) error {
-	if near := nearest(name, known); near != "" {
+	if near := wording.Nearest(name, known); near != "" {
 		return fmt.Errorf("unknown %s %q; did you mean %q?", what, name, near)
 	}
 	return fmt.Errorf("unknown %s %q", what, name)

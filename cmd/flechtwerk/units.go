@@ -50,39 +50,3 @@ func parseSize(text string) (int64, error) {
 	}
 	return 0, fmt.Errorf("%q is not a size in bytes; write it as 65536, 64KiB, 64MiB or 1GiB", text)
 }
-
-// nearest is the candidate that name was probably meant to be, or empty.
-func nearest(name string, candidates []string) string {
-	best, distance := "", max(2, len(name)/4)+1
-	for _, c := range candidates {
-		if d := editDistance(strings.ToLower(name), strings.ToLower(c)); d < distance {
-			best, distance = c, d
-		}
-	}
-	return best
-}
-
-// editDistance is the number of insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal
-// string alignment).
-func editDistance(a, b string) int {
-	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row := make([]int, len(b)+1)
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
-}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // function is one that takes values. Arguments are resolved and checked against takes before call, and where one is nil that
@@ -152,15 +154,8 @@ func (c *compiler) unknownFunction(name string, pos int) node {
 	if hint, ok := notYet[name]; ok {
 		return c.errorAt(pos, CodeNotSupported, name+" is not supported yet in expressions", hint)
 	}
-	known := make([]string, 0, len(functions)+len(predicates))
-	for k := range functions {
-		known = append(known, k)
-	}
-	for k := range predicates {
-		known = append(known, k)
-	}
-	slices.Sort(known)
-	hint := didYouMean(name, known)
+	known := slices.AppendSeq(slices.Collect(maps.Keys(functions)), maps.Keys(predicates))
+	hint := wording.DidYouMean(name, known)
 	if instead, ok := javascript[name]; ok && hint == "" {
 		hint = "write " + instead
 	}

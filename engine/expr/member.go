@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // rootNames are the names that scopes are made of.
@@ -214,11 +216,7 @@ func (c *compiler) varNode(name string, namePos, pos int) node {
 	kind, ok := c.scope.vars[name]
 	if !ok {
 		known := slices.Sorted(maps.Keys(c.scope.vars))
-		hint := didYouMean(name, known)
-		if hint == "" {
-			hint = "vars has " + list(known)
-		}
-		return c.errorAt(namePos, CodeUnknownName, fmt.Sprintf("vars has no %q", name), hint)
+		return c.errorAt(namePos, CodeUnknownName, fmt.Sprintf("vars has no %q", name), cmp.Or(wording.DidYouMean(name, known), "vars has "+list(known)))
 	}
 	if kind == VarText {
 		n.textVar = name

@@ -1,10 +1,12 @@
 package expr
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // Part is a member of a message.
@@ -59,11 +61,8 @@ func CompileMessage(tree *Tree, scope Scope) (*Message, []TreeError) {
 			part++
 		}
 		if part == partCount {
-			hint := didYouMean(name, partNames[:])
-			if hint == "" {
-				hint = "it has topic, key, value, headers, timestamp and partition; what the record says belongs under value"
-			}
-			fail(item, CodeMessage, fmt.Sprintf("message has no member %q", name), hint)
+			fail(item, CodeMessage, fmt.Sprintf("message has no member %q", name), cmp.Or(wording.DidYouMean(name, partNames[:]),
+				"it has topic, key, value, headers, timestamp and partition; what the record says belongs under value"))
 			continue
 		}
 		m.set[part] = true

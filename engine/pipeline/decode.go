@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // decoder lays the tree of one file into a Spec.
@@ -120,7 +122,7 @@ func (d *decoder) unknown(n, key *node, what string, place reflect.Type, fields 
 		if home := homeOf(key.text); home != "" {
 			hint = home
 		} else {
-			hint = "it has " + listed(names)
+			hint = "it has " + wording.List(names, "and")
 		}
 	}
 	d.report(key, "field.unknown", fmt.Sprintf("%s has no field %q", subject, key.text), hint)

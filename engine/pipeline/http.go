@@ -13,6 +13,7 @@ import (
 
 	"github.com/flechtwerk/flechtwerk/engine/decode"
 	"github.com/flechtwerk/flechtwerk/engine/expr"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // HTTP is the request of an extractor and how its answers are read. Templates have scope expr.Config.
@@ -310,7 +311,7 @@ func (r *request) line() {
 			if out.Method == http.MethodHead {
 				hint = "an answer to HEAD has no body, so there is nothing to read"
 			}
-			r.report(m.node, "field.value", fmt.Sprintf("%s.method is one of %s, and %s is none", r.what, listed(httpMethods), m.node.text), hint)
+			r.report(m.node, "field.value", fmt.Sprintf("%s.method is one of %s, and %s is none", r.what, wording.List(httpMethods, "and"), m.node.text), hint)
 			out.Method = "GET"
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // InvalidPolicy says what becomes of a record that cannot be decoded, or of a config that is not what a stage wants.
@@ -95,7 +97,7 @@ func policyOf(word string) Policy {
 func (d *decoder) policy(n *node, what string, known, later []string) (word string, ok bool) {
 	if n.kind == mapping && len(n.entries) == 1 {
 		if key := n.entries[0].key; slices.Contains(later, key.text) {
-			d.report(key, "not_supported", fmt.Sprintf("`%s: { %s: … }` is not supported yet", lastOf(what), key.text), "use "+choice(known))
+			d.report(key, "not_supported", fmt.Sprintf("`%s: { %s: … }` is not supported yet", lastOf(what), key.text), "use "+wording.List(known, "or"))
 			return "", false
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	says "github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // jsonSchema is a compiled JSON Schema. It may be used by any number of goroutines.
@@ -120,7 +121,7 @@ func misfits(to []Misfit, e *jsonschema.ValidationError) []Misfit {
 		for _, t := range k.Want {
 			want = append(want, typeWord(t))
 		}
-		add(fmt.Sprintf("is %s, and the schema wants %s", typeWord(k.Got), choice(want)))
+		add(fmt.Sprintf("is %s, and the schema wants %s", typeWord(k.Got), wording.List(want, "or")))
 		to[len(to)-1].wrongType = true
 	case *says.AnyOf, *says.OneOf, *says.Not, *says.MinProperties, *says.MinItems, *says.Contains, *says.MinContains:
 		add(misfit(e.ErrorKind))
@@ -140,7 +141,7 @@ func misfit(k jsonschema.ErrorKind) string {
 		if len(k.Want) == 1 {
 			return "is not " + values(k.Want)[0]
 		}
-		return "is none of " + listed(values(k.Want))
+		return "is none of " + wording.List(values(k.Want), "and")
 	case *says.Const:
 		return "is not " + values([]any{k.Want})[0]
 	case *says.Format:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // Seed is what a topic is filled with once.
@@ -33,7 +34,7 @@ type Seed struct {
 // opened by Records.
 func NewSeed(file, key string, topic *stream.Topic) (*Seed, error) {
 	if !slices.Contains(seedKinds, filepath.Ext(file)) {
-		return nil, &SeedError{File: file, What: "a " + choice(seedKinds) + " file is expected"}
+		return nil, &SeedError{File: file, What: "a " + wording.List(seedKinds, "or") + " file is expected"}
 	}
 	return &Seed{File: file, Key: key, topic: topic, open: func(name string) (io.ReadCloser, error) { return os.Open(name) }}, nil
 }
@@ -301,7 +302,7 @@ func (d *draft) seed(t *Topic, spec *SeedSpec, n *node) *Seed {
 	case hasFile:
 		s.File = d.beside(spec.File.Value)
 		if !slices.Contains(seedKinds, filepath.Ext(s.File)) {
-			d.report(spec.File.node, "seed.format", "a seed is a "+choice(seedKinds)+" file", "rename the file, or convert it")
+			d.report(spec.File.node, "seed.format", "a seed is a "+wording.List(seedKinds, "or")+" file", "rename the file, or convert it")
 			return nil
 		}
 		n = spec.File.node

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/flechtwerk/flechtwerk/engine/stream"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // Set is what was loaded together: it runs in one process.
@@ -143,7 +144,7 @@ func (d *draft) near() {
 		if t.Declared || t.Place.File != d.src.file || strings.Contains(t.Name, "${") || len(t.Name) < 4 {
 			continue
 		}
-		if other := nearest(t.Name, idle); other != "" && distance(t.Name, other, 3) < 3 {
+		if other := nearest(t.Name, idle); other != "" && wording.Distance(t.Name, other) < 3 {
 			d.problem(t.Place.File, t.Place.Line, t.Place.Column, "topic.undeclared", "the topic is not declared, and the declared one with nearly the same name is not used", fmt.Sprintf("did you mean %q?", other))
 		}
 	}

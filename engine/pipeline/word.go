@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/flechtwerk/flechtwerk/engine/decode"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // Word is one of a few words. Which these are, and what they stand for, is in the vocabulary of T.
@@ -82,7 +83,7 @@ func (w *Word[T]) decode(d *decoder, n *node, what string) bool {
 // word reads one of a few words. later are words of the language that are not supported yet.
 func (d *decoder) word(n *node, what string, known, later []string) (string, bool) {
 	if n.kind != scalar || n.tag != "" {
-		d.wrongType(n, what, "one of "+listed(known))
+		d.wrongType(n, what, "one of "+wording.List(known, "and"))
 		return "", false
 	}
 	e := d.expand(n)
@@ -92,13 +93,13 @@ func (d *decoder) word(n *node, what string, known, later []string) (string, boo
 	case slices.Contains(known, e.text):
 		return e.text, true
 	case slices.Contains(later, e.text):
-		d.report(n, "not_supported", fmt.Sprintf("`%s: %s` is not supported yet", lastOf(what), e.text), "use "+choice(known))
+		d.report(n, "not_supported", fmt.Sprintf("`%s: %s` is not supported yet", lastOf(what), e.text), "use "+wording.List(known, "or"))
 		return "", false
 	}
 	hint := ""
 	if !e.env {
 		hint = didYouMean(e.text, known)
 	}
-	d.report(n, "field.value", fmt.Sprintf("%s is one of %s, and %s is none", what, listed(known), n.text), hint)
+	d.report(n, "field.value", fmt.Sprintf("%s is one of %s, and %s is none", what, wording.List(known, "and"), n.text), hint)
 	return "", false
 }
