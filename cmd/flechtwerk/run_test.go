@@ -76,14 +76,29 @@ func (w *linesWriter) Write(p []byte) (int, error) {
 	}
 }
 
+// start starts a run without any environment.
 func start(t *testing.T, args ...string) *started {
+	t.Helper()
+	return startIn(t, nil, args...)
+}
+
+func startIn(t *testing.T, env []string, args ...string) *started {
 	t.Helper()
 	s := &started{t: t, status: make(chan int, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	p := &program{stdout: &linesWriter{lines: &s.stdout}, stderr: &linesWriter{lines: &s.stderr}}
-	go func() { s.status <- p.start(ctx, args) }()
-	t.Cleanup(func() { cancel() })
+	p := &program{env: env, stdout: &linesWriter{lines: &s.stdout}, stderr: &linesWriter{lines: &s.stderr}}
+	go func() {
+		s.status <- p.start(ctx, args)
+		s.stdout.End()
+		s.stderr.End()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if t.Failed() {
+			t.Logf("the last of the log:\n%s", s.stderr.Last())
+		}
+	})
 	return s
 }
 

@@ -12,7 +12,8 @@ import (
 type Lines struct {
 	mu    sync.Mutex
 	lines []string
-	grown chan struct{} // closed at the next line; nil while nobody waits
+	grown chan struct{} // closed at the next line, or at the end; nil while nobody waits
+	ended bool
 }
 
 // Add appends a line.
@@ -20,6 +21,19 @@ func (l *Lines) Add(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines = append(l.lines, line)
+	l.wake()
+}
+
+// End says that no more lines come: who waits for one fails at once.
+func (l *Lines) End() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	l.wake()
+}
+
+// wake needs the lock.
+func (l *Lines) wake() {
 	if l.grown != nil {
 		close(l.grown)
 		l.grown = nil
@@ -42,8 +56,14 @@ func (l *Lines) Len() int {
 
 func (l *Lines) String() string { return strings.Join(l.All(), "\n") }
 
-// Wait returns the index of the first line at or after from that contains text. After a minute the test fails and shows
-// the last lines.
+// Last is the last lines, as many as help to see why a test failed.
+func (l *Lines) Last() string {
+	all := l.All()
+	return strings.Join(all[max(0, len(all)-30):], "\n")
+}
+
+// Wait returns the index of the first line at or after from that contains text. After a minute, or when no more lines come,
+// the test fails and shows the last lines.
 func (l *Lines) Wait(t testing.TB, from int, text string) int {
 	t.Helper()
 	return l.WaitFor(t, from, text, func(line string) bool { return strings.Contains(line, text) })
@@ -59,7 +79,7 @@ func (l *Lines) WaitFor(t testing.TB, from int, what string, is func(line string
 		if l.grown == nil {
 			l.grown = make(chan struct{})
 		}
-		grown := l.grown
+		grown, ended := l.grown, l.ended
 		l.mu.Unlock()
 		for _, line := range fresh {
 			if is(line) {
@@ -67,11 +87,13 @@ func (l *Lines) WaitFor(t testing.TB, from int, what string, is func(line string
 			}
 			at++
 		}
+		if ended {
+			t.Fatalf("there is no line %q, and no more come; the last lines are\n%s", what, l.Last())
+		}
 		select {
 		case <-grown:
 		case <-limit:
-			all := l.All()
-			t.Fatalf("waited %v for a line %q; the last lines are\n%s", patience, what, strings.Join(all[max(0, len(all)-30):], "\n"))
+			t.Fatalf("waited %v for a line %q; the last lines are\n%s", patience, what, l.Last())
 		}
 	}
 }

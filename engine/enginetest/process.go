@@ -104,6 +104,7 @@ func Start(t testing.TB, c Command) *Process {
 				pipe.lines.Add(lines.Text())
 			}
 			_, _ = io.Copy(io.Discard, r)
+			pipe.lines.End()
 		})
 	}
 	if err := p.cmd.Start(); err != nil {
@@ -114,7 +115,12 @@ func Start(t testing.TB, c Command) *Process {
 		p.err = p.cmd.Wait()
 		close(p.ended)
 	}()
-	t.Cleanup(p.Kill)
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("the last that %s said:\n%s", filepath.Base(c.Path), p.Stderr.Last())
+		}
+	})
 	return p
 }
 
