@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -466,13 +465,8 @@ func sunHeight(latitude, longitude float64, at time.Time) float64 {
 }
 
 func TestTankMonitor(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Close()
 	e := runWith(t, []string{"tank-monitor.yaml", "--print", "tank-alerts,tank-readings,tank-invalid", "--publish", "data/tank-levels.ndjson"},
-		"MQTT_URL=mqtt://"+free.Addr().String())
+		"MQTT_URL=mqtt://"+enginetest.FreeAddr(t))
 	// Seven readings, of which one came twice; one message that is none; three alerts.
 	got := map[string][]string{}
 	for _, r := range e.records(7 + 1 + 3) {

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/flechtwerk/flechtwerk/engine/enginetest"
 )
 
 // TestDocumentsCommandsWork runs every command of docs/extractors.md, in its order, on its pipelines and files.
@@ -109,12 +110,6 @@ func TestMQTTDocumentWorks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(t.TempDir())
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Close()
-	t.Setenv("MQTT_URL", "mqtt://"+free.Addr().String())
 	pipelines, commands := 0, 0
 	for _, part := range regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
 		switch part[1] {
@@ -131,7 +126,7 @@ func TestMQTTDocumentWorks(t *testing.T) {
 		case "sh":
 			commands++
 			args := words(strings.TrimSpace(part[2]))
-			s := start(t, append(args[1:], "-s", "http.listen=off")...)
+			s := startIn(t, []string{"MQTT_URL=mqtt://" + enginetest.FreeAddr(t)}, append(args[1:], "-s", "http.listen=off")...)
 			s.stdout.Wait(t, 0, `"flechtwerk.error.code":"mqtt.invalid"`)
 			s.stdout.Wait(t, 0, `"value":{"temperature":21.50,"unit":"K","at":`)
 			s.stdout.Wait(t, 0, `"value":{"temperature":310,"unit":"C","at":`)

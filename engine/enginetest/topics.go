@@ -3,8 +3,12 @@ package enginetest
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +26,24 @@ func At(addr string) []kgo.Opt { return []kgo.Opt{kgo.SeedBrokers(addr)} }
 
 // Unique is name with a random ending, for tests that share a broker.
 func Unique(name string) string { return name + "-" + strings.ToLower(rand.Text()[:8]) }
+
+// FreeAddr is an address of this machine where nobody listens, for a program that is to listen there itself. The port is not
+// among those that systems hand out, so that nobody gets it by chance meanwhile, and processes look in different places.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	const first, ports, stride = 20_000, 10_000, 977
+	for range ports {
+		addr := fmt.Sprintf("127.0.0.1:%d", first+(os.Getpid()+int(addrs.Add(1))*stride)%ports)
+		if l, err := net.Listen("tcp", addr); err == nil {
+			_ = l.Close()
+			return addr
+		}
+	}
+	t.Fatal("there is no free port")
+	return ""
+}
+
+var addrs atomic.Int64 // how many FreeAddr has looked at
 
 // CreateTopic makes a topic; configs are written "name=value". A topic whose records have fixed, old times needs
 // "retention.ms=-1", or a real broker deletes them at once.
