@@ -24,25 +24,29 @@ type TailRecord struct {
 	Headers    []stream.Header
 }
 
-// tailDiscovery is how often Tail asks for topics that do not exist yet.
+// tailDiscovery is how often a Tail asks for topics that do not exist yet.
 const tailDiscovery = 100 * time.Millisecond
 
-// Tail calls fn for each record of topics that is committed from now on, in the order of its partition, until ctx is done or
-// fn answers an error. A topic that does not exist yet is read from its beginning once it does. It joins no group and
-// commits no offset.
-func Tail(ctx context.Context, settings Kafka, topics []string, fn func(TailRecord) error) error {
+// Tail reads what is committed to topics from the moment that it was made. A topic that did not exist then is read from its
+// beginning once it does. It joins no group and commits no offset.
+type Tail struct {
+	client, admin *kgo.Client
+	missing       []string // topics that do not exist yet
+}
+
+// NewTail finds out where topics end. It starts nothing; the caller closes it.
+func NewTail(ctx context.Context, settings Kafka, topics []string) (*Tail, error) {
 	k, admin, err := connect(ctx, settings)
 	if err != nil {
-		return unlessDone(ctx, err)
+		return nil, err
 	}
-	defer admin.Close()
-	adm := kadm.NewClient(admin)
 	// The stable end, so that records of a transaction that is open now are shown once it commits.
-	existing, missing, err := stableEnds(ctx, adm, topics)
+	existing, missing, err := stableEnds(ctx, kadm.NewClient(admin), topics)
 	if err != nil {
-		return unlessDone(ctx, err)
+		admin.Close()
+		return nil, err
 	}
-	cl, err := k.client(
+	client, err := k.client(
 		kgo.ConsumePartitions(existing),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
@@ -50,18 +54,31 @@ func Tail(ctx context.Context, settings Kafka, topics []string, fn func(TailReco
 		kgo.FetchMaxWait(250*time.Millisecond),
 	)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrPipeline, err)
+		admin.Close()
+		return nil, fmt.Errorf("%w: %w", ErrPipeline, err)
 	}
-	defer cl.Close()
+	return &Tail{client: client, admin: admin, missing: missing}, nil
+}
+
+// Close lets go of the connections.
+func (t *Tail) Close() {
+	t.client.Close()
+	t.admin.Close()
+}
+
+// Run calls fn for each record, in the order of its partition, until ctx is done or fn answers an error.
+func (t *Tail) Run(ctx context.Context, fn func(TailRecord) error) error {
+	adm := kadm.NewClient(t.admin)
 	for ctx.Err() == nil {
-		if len(missing) > 0 {
-			var found map[string]map[int32]kgo.Offset
-			if found, missing, err = fromStart(ctx, adm, missing); err != nil {
+		if len(t.missing) > 0 {
+			found, missing, err := fromStart(ctx, adm, t.missing)
+			if err != nil {
 				return unlessDone(ctx, err)
 			}
-			cl.AddConsumePartitions(found)
+			t.missing = missing
+			t.client.AddConsumePartitions(found)
 		}
-		if err := tailOnce(ctx, cl, len(missing) > 0, fn); err != nil {
+		if err := tailOnce(ctx, t.client, len(t.missing) > 0, fn); err != nil {
 			return unlessDone(ctx, err)
 		}
 	}

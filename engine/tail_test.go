@@ -14,7 +14,7 @@ import (
 	"github.com/flechtwerk/flechtwerk/engine"
 )
 
-// Tail shows what is committed after it began: not what was there, and nothing of an aborted transaction. A topic that does
+// Tail shows what is committed after it was made: not what was there, and nothing of an aborted transaction. A topic that does
 // not exist yet is read from its beginning.
 func TestTailShowsWhatIsCommittedFromNowOn(t *testing.T) {
 	k := startCluster(t)
@@ -36,12 +36,15 @@ func TestTailShowsWhatIsCommittedFromNowOn(t *testing.T) {
 
 	records := make(chan engine.TailRecord)
 	done := make(chan error, 1)
-	tail, stop := context.WithCancel(ctx)
+	tail := newTail(t, k, "new", "old")
+	// It does not matter when it begins to read.
+	produce("old", "after")
+	reading, stop := context.WithCancel(ctx)
 	go func() {
-		done <- engine.Tail(tail, k, []string{"new", "old"}, func(r engine.TailRecord) error {
+		done <- tail.Run(reading, func(r engine.TailRecord) error {
 			select {
 			case records <- r:
-			case <-tail.Done():
+			case <-reading.Done():
 			}
 			return nil
 		})
@@ -59,23 +62,9 @@ func TestTailShowsWhatIsCommittedFromNowOn(t *testing.T) {
 		return ""
 	}
 
-	// Records are written until the first of them shows that the tail has begun.
-	var first string
-	for i := 1; first == ""; i++ {
-		produce("old", "after")
-		select {
-		case r := <-records:
-			first = string(r.Key)
-			for range i - int(r.Offset) {
-				next()
-			}
-		case <-time.After(20 * time.Millisecond):
-		}
+	if diff := cmp.Diff("old0 1 1000 afterv[{h [120]}]", next()); diff != "" {
+		t.Error(diff)
 	}
-	if first != "after" {
-		t.Errorf("the first record is %s", first)
-	}
-
 	if _, err := adm.CreateTopic(ctx, 1, 1, nil, "new"); err != nil {
 		t.Fatal(err)
 	}
@@ -108,23 +97,22 @@ func TestTailEndsWithTheErrorOfItsReader(t *testing.T) {
 	if _, err := kadm.NewClient(kafkaClient(t, k)).CreateTopic(t.Context(), 1, 1, nil, "a"); err != nil {
 		t.Fatal(err)
 	}
-	full := errors.New("full")
-	done := make(chan error, 1)
-	go func() {
-		done <- engine.Tail(t.Context(), k, []string{"a"}, func(engine.TailRecord) error { return full })
-	}()
-	w := kafkaClient(t, k)
-	for {
-		if err := w.ProduceSync(t.Context(), &kgo.Record{Topic: "a", Value: []byte("x")}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case err := <-done:
-			if !errors.Is(err, full) {
-				t.Errorf("got %v", err)
-			}
-			return
-		case <-time.After(20 * time.Millisecond):
-		}
+	tail := newTail(t, k, "a")
+	if err := kafkaClient(t, k).ProduceSync(t.Context(), &kgo.Record{Topic: "a", Value: []byte("x")}).FirstErr(); err != nil {
+		t.Fatal(err)
 	}
+	full := errors.New("full")
+	if err := tail.Run(t.Context(), func(engine.TailRecord) error { return full }); !errors.Is(err, full) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func newTail(t *testing.T, k engine.Kafka, topics ...string) *engine.Tail {
+	t.Helper()
+	tail, err := engine.NewTail(t.Context(), k, topics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tail.Close)
+	return tail
 }

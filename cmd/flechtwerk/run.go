@@ -179,17 +179,32 @@ func (r *running) run(ctx context.Context) error {
 	if len(r.messages) > 0 {
 		begin(func(ctx context.Context) error { return r.mqtt.publish(ctx, r.messages) })
 	}
-	if len(r.printed) > 0 {
-		begin(func(ctx context.Context) error { return engine.Tail(ctx, r.kafka, r.printed, r.printer.Print) })
-	}
 	note := context.AfterFunc(ctx, func() { r.log.Info("stopping: tasks finish what they are at; a second signal ends at once") })
-	err := r.engine.Run(work)
+	err := r.work(work, begin)
 	note()
 	stop()
 	if other := group.Wait(); err == nil {
 		err = other
 	}
 	return err
+}
+
+// work runs the engine. Where printing begins is settled before, so that all is printed that the engine commits.
+func (r *running) work(ctx context.Context, begin func(func(context.Context) error)) error {
+	if len(r.printed) > 0 {
+		tail, err := engine.NewTail(ctx, r.kafka, r.printed)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		begin(func(ctx context.Context) error {
+			defer tail.Close()
+			return tail.Run(ctx, r.printer.Print)
+		})
+	}
+	return r.engine.Run(ctx)
 }
 
 // chosen are the pipelines with those stages only that names says; without names, all of them. where is where names were

@@ -227,6 +227,14 @@ func (f *Fake) Delay(d time.Duration, w Which) *Fault {
 	})
 }
 
+// DelayEnds holds back for d who asks where committed records of a topic end.
+func (f *Fake) DelayEnds(d time.Duration, topic string) *Fault {
+	return f.Delay(d, Which{Key: kmsg.ListOffsets, Count: -1, When: func(req kmsg.Request) bool {
+		r, ok := req.(*kmsg.ListOffsetsRequest)
+		return ok && r.IsolationLevel == 1 && slices.ContainsFunc(r.Topics, func(t kmsg.ListOffsetsRequestTopic) bool { return t.Topic == topic })
+	}})
+}
+
 // Watch counts matching requests and lets them be.
 func (f *Fake) Watch(w Which) *Fault {
 	w.Count = -1
