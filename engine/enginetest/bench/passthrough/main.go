@@ -41,8 +41,8 @@ func main() {
 	out := flag.String("out", "", "topic to write")
 	group := flag.String("group", "", "consumer group and prefix of the transactional ids")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
+	// Never taken back: a further signal that comes while the program ends would end it with the signal's status.
+	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	c := &copier{brokers: *brokers, in: *in, out: *out, group: *group, tasks: map[int32]*task{}}
 	if err := c.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "passthrough:", err)
