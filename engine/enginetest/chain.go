@@ -26,6 +26,9 @@ type Chain struct {
 	Records int // per key
 	Seed    uint64
 	Pad     int // bytes of filling in each input
+
+	// Body computes the chains in another way than the usual one, and Stage has further lines of the transformer, if not "".
+	Body, Stage string
 }
 
 // The basis of the chain, and what a key's state is before its first record.
@@ -41,8 +44,18 @@ yield State({ n, h });
 yield Message({ value: { i: msg.value.i, n, h } });
 `
 
+// Step is H, for who computes it outside of the body.
+func Step(h, x uint32) uint32 { return (h ^ x) * chainPrime }
+
 // Pipeline is a pipeline of one transformer, "chain", that computes the chains from topic in to topic out.
 func (c Chain) Pipeline(name, in, out string, partitions int) string {
+	body, stage := c.Body, ""
+	if body == "" {
+		body = chainBody
+	}
+	if c.Stage != "" {
+		stage = "\n    " + strings.ReplaceAll(c.Stage, "\n", "\n    ")
+	}
 	return fmt.Sprintf(`pipeline: %s
 topics:
   %s: { partitions: %d, config: { retention.ms: -1 } }
@@ -51,10 +64,10 @@ transformers:
   chain:
     input_topics: %s
     output_topics: %s
-    state: { n: 0, h: %d }
+    state: { n: 0, h: %d }%s
     transform: |
-      %s`, name, in, partitions, out, partitions, in, out, chainBasis,
-		strings.TrimSuffix(strings.ReplaceAll(chainBody, "\n", "\n      "), "      "))
+      %s`, name, in, partitions, out, partitions, in, out, chainBasis, stage,
+		strings.TrimSuffix(strings.ReplaceAll(body, "\n", "\n      "), "      "))
 }
 
 // Inputs are the input records for topic: those of one key in order, the keys mixed, the same for equal Chains. They are
@@ -98,7 +111,7 @@ func (c Chain) hashes(k int) []uint32 {
 	h := make([]uint32, c.Records+1)
 	h[0] = chainBasis
 	for i := 1; i <= c.Records; i++ {
-		h[i] = (h[i-1] ^ c.x(k, i)) * chainPrime
+		h[i] = Step(h[i-1], c.x(k, i))
 	}
 	return h
 }
