@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/flechtwerk/flechtwerk/engine/decode/decodetest"
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
@@ -47,7 +47,7 @@ func benchmarkOver(b *testing.B, body string, text func(int) string, store store
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
-	start, best := cpuTime(), time.Hour
+	start, best := decodetest.CPU(), time.Hour
 	for done := 0; done < b.N; done += size {
 		batch.Reset()
 		if p.NamesState() {
@@ -65,20 +65,11 @@ func benchmarkOver(b *testing.B, body string, text func(int) string, store store
 	if best < time.Hour {
 		b.ReportMetric(float64(best)/float64(size), "best-ns/op") // of one batch: on a busy machine the others say little
 	}
-	b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(decodetest.CPU()-start)/float64(b.N), "cpu-ns/op")
 }
 
 func answerAtOnce(context.Context, *FetchRequest) (*FetchResponse, error) {
 	return &FetchResponse{Status: 200, URL: "http://x/", Shown: "http://x/", Body: io.NopCloser(strings.NewReader(`{"limit":85}`))}, nil
-}
-
-// cpuTime is what the process has used of all processors, garbage collection included.
-func cpuTime() time.Duration {
-	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		return 0
-	}
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
 func BenchmarkEmpty(b *testing.B)   { benchmark(b, `;`) }

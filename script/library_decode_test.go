@@ -1,15 +1,13 @@
 package script
 
 import (
-	"archive/zip"
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"io/fs"
 	"testing"
 
 	"github.com/flechtwerk/flechtwerk/engine/decode"
+	"github.com/flechtwerk/flechtwerk/engine/decode/decodetest"
 )
 
 // ridesProto declares what the examples and tests decode.
@@ -34,25 +32,6 @@ func ridesSchema(t testing.TB) *decode.Schema {
 	return s
 }
 
-func zipOf(t *testing.T, members ...string) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := zip.NewWriter(&b)
-	for i := 0; i < len(members); i += 2 {
-		m, err := w.Create(members[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(m, members[i+1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
 func TestLibraryXML(t *testing.T) {
 	expressions(t, `{"text":"<a id='1'>t<b/><b>2</b></a>"}`, map[string]string{
 		`xml.parse(msg.value.text)`:                                          `{"a":{"@id":"1","b":["","2"],"#text":"t"}}`,
@@ -70,14 +49,14 @@ func TestLibraryXML(t *testing.T) {
 
 func TestLibraryUnzip(t *testing.T) {
 	ride := "\x0a\x01a\x10\x05"
-	packed := zipOf(t, "dir/", "", "dir/a.json", `{"n":9007199254740993}`, "b.csv", "x;y\n1;2\n", "c.txt", "l1\r\nl2\n", "d.xml", "<a>1</a>", "e.pb", ride, "f.ndjson", "1\n[2]\n", "g.zip", string(zipOf(t, "inner.txt", "deep")))
+	packed := decodetest.Zip(t, "dir/", "", "dir/a.json", `{"n":9007199254740993}`, "b.csv", "x;y\n1;2\n", "c.txt", "l1\r\nl2\n", "d.xml", "<a>1</a>", "e.pb", ride, "f.ndjson", "1\n[2]\n", "g.zip", decodetest.Zip(t, "inner.txt", "deep"))
 	in, err := json.Marshal(map[string]any{"hex": fmt.Sprintf("%x", packed)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	schema := ridesSchema(t)
 	for expression, want := range map[string]string{
-		`all.map(e => [e.name, e.size])`:                     `[["dir/a.json",22],["b.csv",8],["c.txt",7],["d.xml",8],["e.pb",5],["f.ndjson",6],["g.zip",` + fmt.Sprint(len(zipOf(t, "inner.txt", "deep"))) + `]]`,
+		`all.map(e => [e.name, e.size])`:                     `[["dir/a.json",22],["b.csv",8],["c.txt",7],["d.xml",8],["e.pb",5],["f.ndjson",6],["g.zip",` + fmt.Sprint(len(decodetest.Zip(t, "inner.txt", "deep"))) + `]]`,
 		`all[0].json()`:                                      `{"n":9007199254740993}`,
 		`all[0].text()`:                                      `"{\"n\":9007199254740993}"`,
 		`all[0].bytes().length`:                              `22`,

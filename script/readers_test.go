@@ -1,14 +1,13 @@
 package script
 
 import (
-	"archive/zip"
-	"bytes"
 	"encoding/base64"
 	"strings"
 	"testing"
 
 	"github.com/dop251/goja"
 
+	"github.com/flechtwerk/flechtwerk/engine/decode/decodetest"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
@@ -64,21 +63,9 @@ var readerUses = []string{
 
 // Nobody can tell whether the readers are made when they are asked for.
 func TestReadersAreThereBeforeTheyAreMade(t *testing.T) {
-	var packed bytes.Buffer
-	z := zip.NewWriter(&packed)
-	w, err := z.Create("a.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write([]byte(`{"name":"x"}`)); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
 	for name, head := range map[string]string{
 		"answer": "const r = await fetch('x/1'); ",
-		"member": "const [r] = unzip(base64.decode('" + base64.StdEncoding.EncodeToString(packed.Bytes()) + "')); await 0; ",
+		"member": "const [r] = unzip(base64.decode('" + base64.StdEncoding.EncodeToString([]byte(decodetest.Zip(t, "a.json", `{"name":"x"}`))) + "')); await 0; ",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, use := range readerUses {

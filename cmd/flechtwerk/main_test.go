@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/flechtwerk/flechtwerk/engine/decode/decodetest"
 )
 
 // outcome is what a start of the program left.
@@ -357,10 +357,7 @@ func BenchmarkValidate20(b *testing.B) {
 		name := string(rune('a' + i))
 		write(b, dir, name+".yaml", strings.ReplaceAll(string(text), "large", "large-"+name))
 	}
-	var before, after syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &before); err != nil {
-		b.Fatal(err)
-	}
+	began := decodetest.CPU()
 	for b.Loop() {
 		var stdout, stderr bytes.Buffer
 		p := &program{stdout: &stdout, stderr: &stderr}
@@ -368,10 +365,6 @@ func BenchmarkValidate20(b *testing.B) {
 			b.Fatalf("status %d\n%s%s", status, stdout.String(), stderr.String())
 		}
 	}
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &after); err != nil {
-		b.Fatal(err)
-	}
 	// What a machine that is busy with other things cannot change much.
-	cpu := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
-	b.ReportMetric(float64(cpu.Milliseconds())/float64(b.N), "cpu-ms/op")
+	b.ReportMetric(float64((decodetest.CPU()-began).Milliseconds())/float64(b.N), "cpu-ms/op")
 }

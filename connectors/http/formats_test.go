@@ -1,45 +1,17 @@
 package http_test
 
 import (
-	"archive/zip"
-	"bytes"
-	"compress/gzip"
-	"io"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/flechtwerk/flechtwerk/engine/decode"
+	"github.com/flechtwerk/flechtwerk/engine/decode/decodetest"
 )
 
 // Bodies in every format, each asked for by condition, so that a second poll finds nothing.
 func TestFormats(t *testing.T) {
-	zipped := func(members ...string) string {
-		var b bytes.Buffer
-		w := zip.NewWriter(&b)
-		for i := 0; i < len(members); i += 2 {
-			m, err := w.Create(members[i])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.WriteString(m, members[i+1]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
-	}
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	if _, err := io.WriteString(w, "1\n2\n"); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
 	schema, err := decode.ReadSchema("feed.proto", func(name string) ([]byte, error) {
 		if name == "feed.proto" {
 			return []byte(`syntax = "proto3"; message Feed { string version = 1; repeated Entity entity = 2; } message Entity { string id = 1; sint64 delay = 2; }`), nil
@@ -63,9 +35,9 @@ func TestFormats(t *testing.T) {
 	}{
 		{"csv", "id;n\n1;x\n2;\n", decode.Config{Format: decode.CSV, Table: decode.Table{Delimiter: ';', Empty: decode.EmptyNull}}, "", "", []string{`{"id":"1","n":"x"}`, `{"id":"2","n":null}`}},
 		{"tsv", "1\t\"x\n", decode.Config{Format: decode.TSV, Table: decode.Table{Columns: []string{"id", "n"}}}, "", "", []string{`{"id":"1","n":"\"x"}`}},
-		{"lines of gzip", packed.String(), decode.Config{Format: decode.Lines, Packing: decode.Gzip}, "", "", []string{`"1"`, `"2"`}},
-		{"csv in a zip", zipped("a.csv", "id\n1\n", "b.txt", "no", "c.csv", "id\n2\n"), decode.Config{Format: decode.CSV, Packing: decode.Zip, Members: "*.csv"}, "", "", []string{`{"id":"1"}`, `{"id":"2"}`}},
-		{"json in a zip", zipped("a.json", `{"items":[1,2]}`), decode.Config{Packing: decode.Zip}, "body.items", "", []string{"1", "2"}},
+		{"lines of gzip", decodetest.Gzip(t, "1\n2\n"), decode.Config{Format: decode.Lines, Packing: decode.Gzip}, "", "", []string{`"1"`, `"2"`}},
+		{"csv in a zip", decodetest.Zip(t, "a.csv", "id\n1\n", "b.txt", "no", "c.csv", "id\n2\n"), decode.Config{Format: decode.CSV, Packing: decode.Zip, Members: "*.csv"}, "", "", []string{`{"id":"1"}`, `{"id":"2"}`}},
+		{"json in a zip", decodetest.Zip(t, "a.json", `{"items":[1,2]}`), decode.Config{Packing: decode.Zip}, "body.items", "", []string{"1", "2"}},
 		{"xml", "<feed><title>t</title><entry>1</entry><entry n=\"2\"/></feed>", decode.Config{Format: decode.XML}, "body.feed.entry", "", []string{`"1"`, `{"@n":"2"}`}},
 		{"one element of xml", "<feed><title>t</title><entry>1</entry></feed>", decode.Config{Format: decode.XML}, "body.feed.entry", "", []string{`"1"`}},
 		{"one element of xml, beside the rest", "<feed><title>t</title><entry>1</entry></feed>", decode.Config{Format: decode.XML}, "body.feed.entry", "body.feed.title", []string{`"1"`}},

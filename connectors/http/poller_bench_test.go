@@ -9,16 +9,13 @@ import (
 	"math"
 	nethttp "net/http"
 	"net/http/httptest"
-	"os"
-	"regexp"
 	"runtime/debug"
-	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/flechtwerk/flechtwerk/connectors/http"
 	"github.com/flechtwerk/flechtwerk/engine/decode"
+	"github.com/flechtwerk/flechtwerk/engine/decode/decodetest"
 	"github.com/flechtwerk/flechtwerk/engine/expr"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
@@ -107,10 +104,10 @@ func benchmarkPoll(b *testing.B, body served, set func(c *http.PollerConfig)) {
 		b.Fatal(err)
 	}
 	debug.FreeOSMemory()
-	peakMemory()
+	decodetest.Peak()
 	messages, pages := 0, 0
 	b.SetBytes(int64(body.times() * len(body.block)))
-	before, began := cpuTime(), time.Now()
+	before, began := decodetest.CPU(), time.Now()
 	for b.Loop() {
 		messages, pages = 0, 0
 		err := source.Poll(b.Context(), &stream.Poll{Config: stream.Config{Key: "k", Value: []byte("{}")}, Commit: func(_ context.Context, page *stream.Page) error {
@@ -122,11 +119,11 @@ func benchmarkPoll(b *testing.B, body served, set func(c *http.PollerConfig)) {
 			b.Fatal(err)
 		}
 	}
-	used, took := cpuTime()-before, time.Since(began)
+	used, took := decodetest.CPU()-before, time.Since(began)
 	if want := body.times() * body.items; messages < want || messages > want+1 {
 		b.Fatalf("%d messages of %d items", messages, want)
 	}
-	if held := peakMemory(); held > 0 {
+	if held := decodetest.Peak(); held > 0 {
 		if held > largestPoll {
 			b.Errorf("%.0f MB held, more than %d", held, largestPoll)
 		}
@@ -135,30 +132,6 @@ func benchmarkPoll(b *testing.B, body served, set func(c *http.PollerConfig)) {
 	b.ReportMetric(float64(messages), "items")
 	b.ReportMetric(float64(pages), "pages")
 	b.ReportMetric(used.Seconds()/took.Seconds(), "cpus") // of server and client
-}
-
-var highest = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
-
-// peakMemory is the most memory that the process has held since the last call, in MB, where the system tells it.
-func peakMemory() float64 {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	m := highest.FindSubmatch(status)
-	if m == nil || os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) != nil {
-		return 0
-	}
-	kilobytes, _ := strconv.ParseFloat(string(m[1]), 64)
-	return kilobytes / 1024
-}
-
-func cpuTime() time.Duration {
-	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		return 0
-	}
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
 func BenchmarkPollJSONListing(b *testing.B) {

@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"regexp"
 	"runtime/debug"
-	"strconv"
-	"syscall"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/flechtwerk/flechtwerk/engine/decode/decodetest"
 )
 
 // repeated is a body of head, as many blocks as make size bytes, and tail; it is made while it is read.
@@ -48,22 +45,6 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-var highest = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
-
-// peak is the most memory that the process has held since the last call, in MB, where the system tells it.
-func peak() float64 {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	m := highest.FindSubmatch(status)
-	if m == nil || os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) != nil {
-		return 0
-	}
-	kilobytes, _ := strconv.ParseFloat(string(m[1]), 64)
-	return kilobytes / 1024
-}
-
 // largest is what a streamed body may take of the process's memory, in MB.
 const largest = 150
 
@@ -73,10 +54,10 @@ func benchmark(b *testing.B, c Config, size int, open func() io.Reader) {
 		b.Fatal(err)
 	}
 	debug.FreeOSMemory()
-	peak()
+	decodetest.Peak()
 	items, rounds := 0, 0
 	b.SetBytes(int64(size))
-	began := cpuTime()
+	began := decodetest.CPU()
 	for b.Loop() {
 		x := d.Open(open())
 		items = 0
@@ -94,7 +75,7 @@ func benchmark(b *testing.B, c Config, size int, open func() io.Reader) {
 	if items < 1000 {
 		b.Fatalf("%d items", items)
 	}
-	if held := peak(); held > 0 {
+	if held := decodetest.Peak(); held > 0 {
 		if held > largest {
 			b.Errorf("%.0f MB held, more than %d", held, largest)
 		}
@@ -102,16 +83,7 @@ func benchmark(b *testing.B, c Config, size int, open func() io.Reader) {
 	}
 	b.ReportMetric(float64(items), "items")
 	// On a busy machine the time on the clock says little.
-	b.ReportMetric(float64(rounds*size)/(cpuTime()-began).Seconds()/1e6, "MB/cpu-s")
-}
-
-// cpuTime is what the process has used of all processors, garbage collection included.
-func cpuTime() time.Duration {
-	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		return 0
-	}
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+	b.ReportMetric(float64(rounds*size)/(decodetest.CPU()-began).Seconds()/1e6, "MB/cpu-s")
 }
 
 // listing is about a hundred items of 300 bytes, between commas.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"strings"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 )
@@ -266,18 +265,3 @@ func (x *Items) Rest() []byte { return x.rest }
 // Found tells, after io.EOF, whether there was a list at the path. Without one there are no items; whether that is an
 // error is for the caller to say. A null is no list, and anything else there is an Error with CodeList.
 func (x *Items) Found() bool { return x.found }
-
-// ParsePath reads a path of plain names, such as data.items; name by name it is what Config.Path wants. A name that holds a
-// dot cannot be written so.
-func ParsePath(text string) ([]string, error) {
-	if text == "" {
-		return nil, nil
-	}
-	names := strings.Split(text, ".")
-	for _, name := range names {
-		if name == "" {
-			return nil, fmt.Errorf("the path %q has an empty name", text)
-		}
-	}
-	return names, nil
-}

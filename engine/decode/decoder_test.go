@@ -1,9 +1,6 @@
 package decode
 
 import (
-	"archive/zip"
-	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +8,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/flechtwerk/flechtwerk/engine/decode/decodetest"
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 )
 
@@ -218,52 +216,20 @@ func TestCSV(t *testing.T) {
 	})
 }
 
-func zipped(t *testing.T, members ...string) string {
-	t.Helper()
-	var b bytes.Buffer
-	w := zip.NewWriter(&b)
-	for i := 0; i < len(members); i += 2 {
-		m, err := w.Create(members[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(m, members[i+1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
-
-func gzipped(t *testing.T, text string) string {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	if _, err := io.WriteString(w, text); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
-
 func TestGzip(t *testing.T) {
 	c := Config{Format: NDJSON, Packing: Gzip, Limits: Limits{Unpacked: 1000}}
-	whole := gzipped(t, "1\n2\n")
+	whole := decodetest.Gzip(t, "1\n2\n")
 	decodes(t, c, []decodeCase{
 		{whole, "1 1\n2 2\n"},
-		{whole + gzipped(t, "3\n"), "1 1\n2 2\n3 3\n"},
+		{whole + decodetest.Gzip(t, "3\n"), "1 1\n2 2\n3 3\n"},
 		{whole[:len(whole)-3], "1 1\n2 2\ndecode.syntax: line 3: the gzip data end too early\n"},
 		{"1\n2\n3\n4\n5\n6\n7\n", "decode.syntax: line 1: the body is no gzip\n"},
-		{gzipped(t, strings.Repeat(" ", 1001)), "decode.too_large: line 1: more than 1000 bytes come out when the body is unpacked; the limit of what is unpacked allows more\n"},
+		{decodetest.Gzip(t, strings.Repeat(" ", 1001)), "decode.too_large: line 1: more than 1000 bytes come out when the body is unpacked; the limit of what is unpacked allows more\n"},
 	})
 }
 
 func TestZip(t *testing.T) {
-	body := zipped(t, "a.csv", "x\n1\n", "dir/", "", "dir/b.csv", "x\n2\n", "c.txt", "y\n")
+	body := decodetest.Zip(t, "a.csv", "x\n1\n", "dir/", "", "dir/b.csv", "x\n2\n", "c.txt", "y\n")
 	decodes(t, Config{Format: CSV, Packing: Zip, Members: "*.csv"}, []decodeCase{
 		{body, "a.csv 2 {\"x\":\"1\"}\ndir/b.csv 2 {\"x\":\"2\"}\n"},
 		{"no zip", "decode.syntax: the body is no zip\n"},
@@ -274,15 +240,15 @@ func TestZip(t *testing.T) {
 		{body, "decode.member: no member of the zip is picked by the pattern \"*.xml\"; * stops at a slash\n"},
 	})
 	decodes(t, Config{List: true, Packing: Zip}, []decodeCase{
-		{zipped(t, "a", "[1]", "b", "[2"), "a 1\nb 2\ndecode.syntax: member \"b\", byte 2: the JSON document ends too early\n"},
-		{zipped(t, "a", "[1]"), "a 1\nrest []\n"},
-		{zipped(t), ""},
+		{decodetest.Zip(t, "a", "[1]", "b", "[2"), "a 1\nb 2\ndecode.syntax: member \"b\", byte 2: the JSON document ends too early\n"},
+		{decodetest.Zip(t, "a", "[1]"), "a 1\nrest []\n"},
+		{decodetest.Zip(t), ""},
 	})
 	decodes(t, Config{Format: Text, Packing: Zip, Limits: Limits{Unpacked: 5}}, []decodeCase{
-		{zipped(t, "a", "123", "b", "456"), "a \"123\"\ndecode.too_large: member \"b\": more than 5 bytes come out when the body is unpacked; the limit of what is unpacked allows more\n"},
+		{decodetest.Zip(t, "a", "123", "b", "456"), "a \"123\"\ndecode.too_large: member \"b\": more than 5 bytes come out when the body is unpacked; the limit of what is unpacked allows more\n"},
 	})
 	decodes(t, Config{Format: Text, Packing: Zip, Limits: Limits{Packed: 100}}, []decodeCase{
-		{zipped(t, "a", strings.Repeat("123", 100)), "decode.too_large: a zip of more than 100 bytes; the limit of a packed body allows more\n"},
+		{decodetest.Zip(t, "a", strings.Repeat("123", 100)), "decode.too_large: a zip of more than 100 bytes; the limit of a packed body allows more\n"},
 	})
 }
 
@@ -295,7 +261,7 @@ func TestReaderErrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, body := range []string{"", "a", "\"a", "\xEF\xBB", gzipped(t, "a,b")[:20]} {
+			for _, body := range []string{"", "a", "\"a", "\xEF\xBB", decodetest.Gzip(t, "a,b")[:20]} {
 				x := d.Open(io.MultiReader(strings.NewReader(body), iotest.ErrReader(broken)))
 				var got error
 				for got == nil {
