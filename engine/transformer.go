@@ -80,6 +80,8 @@ type batches struct {
 	values  []byte          // the state read last
 	members slab
 	shapes  []rawjson.Shapes // by input
+	// failures are how often records of the batch have failed in a row, where they run again.
+	failures map[int]int
 }
 
 // position is how far one input was handled.
@@ -106,6 +108,10 @@ func (b *batches) drop() {
 func (b *batches) close() { b.transform.Close() }
 
 func (b *batches) run(soft, hard context.Context) error {
+	if b.spec.OnError == pipeline.Retry {
+		b.failures = map[int]int{}
+		b.batch.Again = &stream.Again{Failed: b.failedAgain, Stop: soft.Done(), Resume: func() error { return b.resume(soft) }}
+	}
 	var last, ended time.Time // of the transaction before
 	for b.task.queue.wait(soft.Done(), last.Add(b.task.g.s.engine.o.CommitInterval), ended.Add(commitFloor)) {
 		last = time.Now()
@@ -120,19 +126,25 @@ func (b *batches) run(soft, hard context.Context) error {
 	return nil
 }
 
-// step takes one batch through: decode and policies, run, transaction, apply. With on_error: retry it pauses after a failure and
-// tries again, as often as it takes, each time after a longer pause. Nothing commits meanwhile, and only this task waits. It
-// answers nil when the task is to stop first.
+// step takes one batch through: decode and policies, run, transaction, apply. With on_error: retry a record whose body fails runs
+// again within its batch (stream.Again). What else fails, such as a filter, lets all of the batch run again. Either happens as
+// often as it takes, each time after a longer pause. Nothing commits meanwhile, and only this task waits. It answers nil when the
+// task is to stop first.
 func (b *batches) step(soft, ctx context.Context) error {
 	b.batch.Reset()
 	b.take()
 	for failures := 0; ; failures++ {
+		clear(b.failures)
 		err := b.attempt(ctx)
-		if again := (*retryError)(nil); !errors.As(err, &again) {
+		again := (*retryError)(nil)
+		if !errors.As(err, &again) {
 			return err
 		}
 		b.transform.Forget()
-		if !pause(soft, growing(b.spec.Retry, failures)) {
+		if !again.paused {
+			pause(soft, growing(b.spec.Retry, failures))
+		}
+		if soft.Err() != nil {
 			return nil
 		}
 		b.again()
@@ -173,8 +185,11 @@ func (b *batches) again() {
 	clear(b.rebuilt)
 }
 
-// retryError is the failure of a record that is to be tried again.
-type retryError struct{ err error }
+// retryError is the failure of a record that is to be tried again, with all of its batch.
+type retryError struct {
+	err    error
+	paused bool // there was a pause already
+}
 
 func (e *retryError) Error() string { return e.err.Error() }
 func (e *retryError) Unwrap() error { return e.err }
@@ -236,6 +251,28 @@ func (b *batches) State(key string) ([]byte, error) {
 	return values, err
 }
 
+// failedAgain tells of a record that is to run again, and answers the pause before it does.
+func (b *batches) failedAgain(i int, err error) time.Duration {
+	r := &b.batch.Records[i]
+	b.tell(r.Input.Topic.Name, r.Offset, err)
+	b.failures[i]++
+	return growing(b.spec.Retry, b.failures[i]-1)
+}
+
+// resume tells whether records may run again. Where configs have changed meanwhile, perhaps to mend what failed, the whole batch
+// begins anew with these (T8).
+func (b *batches) resume(soft context.Context) error {
+	if soft.Err() != nil {
+		return &retryError{context.Cause(soft), true}
+	}
+	if configs := b.task.g.s.configs; configs != nil {
+		if now, _ := configs.now(); now != b.batch.Configs {
+			return &retryError{errors.New("the configs have changed"), true}
+		}
+	}
+	return nil
+}
+
 // failed is the on_error policy for record i of the batch.
 func (b *batches) failed(i int, err error) error {
 	r := &b.batch.Records[i]
@@ -249,17 +286,21 @@ func (b *batches) onError(topic string, offset int64, key []byte, err error) err
 			err = fmt.Errorf("%s:%d:%d: %w", at.File, at.Line, at.Column, err)
 		}
 	}
-	info := RecordInfo{TaskInfo: b.task.info, Topic: topic, Partition: b.task.partition, Offset: offset, Policy: b.spec.OnError}
-	info.Err = err
-	b.task.events().RecordFailed(info)
+	b.tell(topic, offset, err)
 	switch b.spec.OnError {
 	case pipeline.Skip:
 		return nil
 	case pipeline.Retry:
-		return &retryError{err}
+		return &retryError{err: err}
 	case pipeline.Fail, pipeline.DeadLetter: // a transformer has no dead letters yet, and validate says so
 	}
 	return &fatalError{&RecordError{Topic: topic, Partition: b.task.partition, Offset: offset, Key: string(key), Err: err}}
+}
+
+func (b *batches) tell(topic string, offset int64, err error) {
+	info := RecordInfo{TaskInfo: b.task.info, Topic: topic, Partition: b.task.partition, Offset: offset, Policy: b.spec.OnError}
+	info.Err = err
+	b.task.events().RecordFailed(info)
 }
 
 // RecordError is an error that one input record caused. It never shows the payload (V2).

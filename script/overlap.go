@@ -21,7 +21,8 @@ const DefaultConcurrency = 64
 //  1. Records begin in their order, except that one whose key is busy waits for its predecessor, without taking a place.
 //     Records without a key have no predecessor.
 //  2. A record that fails takes back what it alone yielded. The engine is asked about failures in the order of the records,
-//     once all before it are done, so that what it does does not depend on how long they took.
+//     once all before it are done, so that what it does does not depend on how long they took. Where failed records run again,
+//     it is told at once, and their key stays busy; nothing begins until the pause is over.
 //  3. Messages lie in the order of the records when all are done.
 //  4. When a VM has to be replaced, what was under way in it, save the call to blame, begins again in the next.
 type overlapping struct {
@@ -48,7 +49,8 @@ type overlapping struct {
 	running []*turn
 	settled []bool
 	failed  map[int]*Error
-	asked   int // records before it are settled, and their failures known to the engine
+	asked   int       // records before it are settled, and their failures known to the engine
+	pause   time.Time // before it no record begins; zero without a pause
 
 	// The worker under way.
 	begun   bool  // it was made for a record that it has not asked for
@@ -106,7 +108,7 @@ func (t *overlapping) Run(ctx context.Context, batch *stream.Batch) error {
 	n := len(batch.Records)
 	t.ctx, t.batch, t.next, t.asked = ctx, batch, 0, 0
 	t.ready, t.running = t.ready[:0], t.running[:0]
-	t.begun, t.failure = false, nil
+	t.begun, t.failure, t.pause = false, nil, time.Time{}
 	clear(t.waiting)
 	clear(t.failed)
 	t.settled = slices.Grow(t.settled[:0], n)[:n]
@@ -192,19 +194,24 @@ func (t *overlapping) recover(gone *interrupted) error {
 			}
 			continue
 		}
-		t.hold(c)
-		t.leave(c)
-		t.undo(c)
-		t.ready = append(t.ready, c.record)
+		t.retreat(c)
 	}
-	slices.Sort(t.ready)
 	return nil
+}
+
+// retreat lets the record of a call begin again. Its key stays busy.
+func (t *overlapping) retreat(c *turn) {
+	t.hold(c)
+	t.leave(c)
+	t.undo(c)
+	at, _ := slices.BinarySearch(t.ready, c.record)
+	t.ready = slices.Insert(t.ready, at, c.record)
 }
 
 // work runs until all records are settled.
 func (t *overlapping) work() error {
 	for {
-		for len(t.running) < t.limit {
+		for len(t.running) < t.limit && t.pause.IsZero() {
 			i, ok := t.take()
 			if !ok {
 				break
@@ -216,7 +223,7 @@ func (t *overlapping) work() error {
 				return context.Cause(t.ctx)
 			}
 		}
-		if len(t.running) == 0 {
+		if len(t.running) == 0 && t.pause.IsZero() {
 			return nil
 		}
 		if err := t.wait(); err != nil {
@@ -278,20 +285,29 @@ func (t *overlapping) key(i int) (string, bool) {
 	return rawjson.View(record.Key), record.Key != nil
 }
 
-// wait returns when a result is there. Calls whose time is up end here.
+// wait returns when a result is there, or a pause is over. Calls whose time is up end here.
 func (t *overlapping) wait() error {
-	var timer *time.Timer
-	var up <-chan time.Time
-	if t.env.Timeout > 0 {
-		timer = time.NewTimer(time.Until(t.oldest().Add(t.env.Timeout)))
+	var up, rested <-chan time.Time
+	var stop <-chan struct{}
+	if t.env.Timeout > 0 && len(t.running) > 0 {
+		timer := time.NewTimer(time.Until(t.oldest().Add(t.env.Timeout)))
 		defer timer.Stop()
 		up = timer.C
+	}
+	if !t.pause.IsZero() {
+		timer := time.NewTimer(time.Until(t.pause))
+		defer timer.Stop()
+		rested, stop = timer.C, t.batch.Again.Stop
 	}
 	select {
 	case <-t.loop.signal:
 	case <-t.ctx.Done():
 		return context.Cause(t.ctx)
 	case <-up:
+	case <-rested:
+		return t.resume()
+	case <-stop:
+		return t.resume()
 	}
 	if t.env.Timeout > 0 {
 		for _, c := range slices.Clone(t.running) {
@@ -304,6 +320,11 @@ func (t *overlapping) wait() error {
 		}
 	}
 	return nil
+}
+
+func (t *overlapping) resume() error {
+	t.pause = time.Time{}
+	return t.batch.Again.Resume()
 }
 
 func (t *overlapping) oldest() time.Time {
@@ -458,8 +479,15 @@ func (t *overlapping) leave(c *turn) {
 	}
 }
 
-// finish settles a record.
+// finish settles a record, or lets it begin again.
 func (t *overlapping) finish(c *turn, failed *Error) error {
+	if again := t.batch.Again; again != nil && failed != nil {
+		t.retreat(c)
+		if until := time.Now().Add(again.Failed(c.record, failed)); until.After(t.pause) {
+			t.pause = until
+		}
+		return nil
+	}
 	t.leave(c)
 	if failed != nil {
 		t.undo(c)

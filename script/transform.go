@@ -177,10 +177,30 @@ func (t *transform) run(ctx context.Context, batch *stream.Batch) error {
 			t.record-- // meant for the call before: this one runs again
 			continue
 		}
+		if again := batch.Again; again != nil {
+			if err := rest(ctx, again, again.Failed(t.record, failed)); err != nil {
+				return err
+			}
+			t.record--
+			continue
+		}
 		if err := batch.Fail(t.record, failed); err != nil {
 			return err
 		}
 	}
+}
+
+// rest waits until a record may run again.
+func rest(ctx context.Context, again *stream.Again, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-again.Stop:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return again.Resume()
 }
 
 // next begins the next record and answers its msg, or msg.value, or undefined at the end of the batch.

@@ -165,7 +165,7 @@ func (t *overlapping) follow(goja.FunctionCall) goja.Value {
 		t.begun = false
 		return t.first(&t.batch.Records[c.record])
 	}
-	if !t.onward || !c.quiet() {
+	if !t.onward || !t.pause.IsZero() || !c.quiet() {
 		return goja.Undefined()
 	}
 	promise := c.promise

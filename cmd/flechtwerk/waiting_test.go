@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flechtwerk/flechtwerk/engine/enginetest"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 )
 
@@ -149,5 +151,104 @@ transformers:
 	}
 	if status := s.stop(); status != 0 {
 		t.Errorf("exit status %d: %s", status, s.stderr.String())
+	}
+}
+
+// Of a batch whose server now and then fails, each request is sent again that failed, and no other: a batch comes to its end however
+// many records it has.
+func TestRetryAsksOnlyForWhatFailed(t *testing.T) {
+	const records, keys = 600, 20
+	var mu sync.Mutex
+	asked := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		asked[r.URL.Path]++
+		n := asked[r.URL.Path]
+		mu.Unlock()
+		switch {
+		case n == 1 && strings.HasSuffix(r.URL.Path, "7"):
+			http.Error(w, "oops", http.StatusInternalServerError)
+		case n < 3 && strings.HasSuffix(r.URL.Path, "33"):
+			panic(http.ErrAbortHandler) // resets the connection
+		default:
+			_, _ = io.WriteString(w, r.URL.Path[1:])
+		}
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	defer server.Close()
+	var seed strings.Builder
+	for i := range records {
+		fmt.Fprintf(&seed, "        - { key: k%d, n: %d }\n", i%keys, i)
+	}
+	s := start(t, "run", "--dev", "-s", "http.listen=127.0.0.1:0", "--print", "answers", write(t, t.TempDir(), "p.yaml", `pipeline: p
+topics:
+  questions:
+    partitions: 1
+    seed:
+      key: key
+      records:
+`+seed.String()+`  answers: { partitions: 1 }
+transformers:
+  ask:
+    input_topics: questions
+    output_topics: answers
+    on_error: { retry: 1ms..10ms }
+    transform: |
+      const answer = await fetch('`+server.URL+`/' + msg.value.n, { expect: 200 });
+      state.count = (state.count ?? 0) + 1;
+      yield State(state);
+      yield Message({ value: { n: Number(await answer.text()), count: state.count } });
+`))
+	for i, got := range printed(t, s, records) {
+		if want := fmt.Sprintf(`k%d {"n":%d,"count":%d}`, i%keys, i, i/keys+1); got != want {
+			t.Fatalf("record %d is %s, want %s", i, got, want)
+		}
+	}
+	if status := s.stop(); status != 0 {
+		t.Errorf("exit status %d: %s", status, s.stderr.String())
+	}
+	for i := range records {
+		path, want := fmt.Sprint("/", i), 1
+		switch {
+		case i%10 == 7:
+			want = 2
+		case i%100 == 33:
+			want = 3
+		}
+		if asked[path] != want {
+			t.Errorf("%s was asked for %d times, want %d", path, asked[path], want)
+		}
+	}
+}
+
+// T8: configs that change while a record waits to run again are there when it does, for all records of its batch.
+func TestT8RetrySeesChangedConfigs(t *testing.T) {
+	for name, wait := range map[string]string{"at once": "", "waiting": "await fetch('URL/x');"} {
+		t.Run(name, func(t *testing.T) {
+			a := newAwaiting(t, `
+pipeline: NAME
+topics: { NAME-rates: { partitions: 1 } }
+transformers:
+  s:
+    input_topics: IN
+    output_topics: OUT
+    config_topics: NAME-rates
+    on_error: { retry: 1ms..10ms }
+    transform: |
+      `+wait+`
+      if (!configs.get(msg.value)) throw new Error('no rate for ' + msg.value);
+      yield Message({ value: ['eur', 'usd'].map(key => configs.get(key)?.rate) });
+`)
+			a.desk.answer("/x")
+			rates := strings.TrimSuffix(a.in, "-in") + "-rates"
+			enginetest.CreateTopic(t, enginetest.At(a.addr), rates, 1, "cleanup.policy=compact")
+			enginetest.ProduceKeyed(t, enginetest.At(a.addr), rates, `eur {"rate":1}`)
+			a.put(`a "eur"`, `b "usd"`, `c "eur"`)
+			s := a.start()
+			s.stderr.Wait(t, 0, "no rate for usd")
+			enginetest.ProduceKeyed(t, enginetest.At(a.addr), rates, `usd {"rate":2}`)
+			a.expect("outputs", a.sent(3), "a [1,2]", "b [1,2]", "c [1,2]")
+			a.stopped(s)
+		})
 	}
 }

@@ -12,6 +12,7 @@ package stream
 
 import (
 	"context"
+	"time"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 )
@@ -122,6 +123,8 @@ type Batch struct {
 	// Fail is asked when a record's body fails. It answers nil if the record is to be passed over: then nothing that the
 	// record yielded may be in Messages or Changes. Any other answer ends Run, which returns it.
 	Fail func(i int, err error) error
+	// Again, if not nil, is asked instead of Fail by a Transform that can run a single record again.
+	Again *Again
 
 	// What Run leaves. Messages are in the order of Records and, within one record, of the yields. Changes hold each changed
 	// key once, in no particular order, with its last value; Run leaves out a key whose last value is what it was.
@@ -129,6 +132,17 @@ type Batch struct {
 	Changes  []Change
 	// Arena holds the bytes of Messages and Changes.
 	Arena Arena
+}
+
+// Again runs records of a batch again whose bodies failed. What others have left in the batch stays, and later records of the same
+// state key wait.
+type Again struct {
+	// Failed is told why record i failed, and answers how long to pause before it runs again and before any other begins.
+	Failed func(i int, err error) time.Duration
+	// Stop is closed when a pause is to end early.
+	Stop <-chan struct{}
+	// Resume is asked at the end of a pause. An error ends Run, which returns it.
+	Resume func() error
 }
 
 // Reset makes the batch ready for the next records. Bytes that were kept in the Arena become invalid.
