@@ -63,6 +63,9 @@ func TestThrownValuesOfAnyKind(t *testing.T) {
 		"throw Object.assign(new Error('no'), { name: 'Mine', code: 'E_NO' })":           "Mine: no [E_NO]",
 		"throw 'text'":                     "thrown: \"text\"",
 		"throw 5":                          "thrown: 5",
+		"throw 'é😀'":                       "thrown: \"é😀\"",
+		"throw NaN":                        "thrown: NaN",
+		"throw -0":                         "thrown: 0",
 		"throw null":                       "thrown: null",
 		"throw undefined":                  "thrown: undefined",
 		"throw { code: 'x', a: 1 }":        "thrown: {\"code\":\"x\",\"a\":1} [x]",
@@ -94,13 +97,18 @@ func TestThrownValuesOfAnyKind(t *testing.T) {
 		"try { hash('none', 'x') } catch (cause) { throw new Error('no sum', { cause }) }":                                           "Error: no sum; TypeError: hash: the algorithm is none of md5, sha1, sha256, sha512 [argument] (f.yaml:1:11)",
 		"throw new Error('two\\nlines \\u001b[31m')":                                                                                 `Error: two\nlines \x1b[31m`,
 	} {
-		e := fail(t, body, "{}")
-		got := strings.Join(append([]string{e.Message()}, e.Causes()...), "; ")
-		if e.ThrownCode() != "" {
-			got += " [" + e.ThrownCode() + "]"
-		}
-		if !strings.HasPrefix(got, want) || e.Code() != CodeError {
-			t.Errorf("%s\n got %s\nwant %s", body, got, want)
+		for _, before := range []string{"", "await 0;\n"} {
+			e := fail(t, before+body, "{}")
+			got := strings.Join(append([]string{e.Message()}, e.Causes()...), "; ")
+			if e.ThrownCode() != "" {
+				got += " [" + e.ThrownCode() + "]"
+			}
+			if before != "" {
+				want = strings.ReplaceAll(want, "f.yaml:1:", "f.yaml:2:")
+			}
+			if !strings.HasPrefix(got, want) || e.Code() != CodeError {
+				t.Errorf("%s\n got %s\nwant %s", before+body, got, want)
+			}
 		}
 	}
 }

@@ -196,7 +196,7 @@ func TestMemoOfAFunctionThatWaits(t *testing.T) {
 	}{
 		"flies once":          {"yield Message({ value: await memo('k', '1h', " + get + ") })", records("a", "b", "c"), "out a=\"x\"\nout b=\"x\"\nout c=\"x\"", "computes", ""},
 		"stays a promise":     {"yield Message({ value: await memo('k', '1h', " + get + ").then(name => name + '!') })", records("a", "a"), "out a=\"x!\"\nout a=\"x!\"", "computes", ""},
-		"failure":             {"yield Message({ value: await memo('k', '1h', " + get + ") })", []input{{"a", `{"url":"fail/50"}`}, {"b", `{}`}, {"c", `{}`}}, "out b=\"x\"\nout c=\"x\"", "computes\ncomputes", "0: FetchError: http://host/fail: no connection (f.yaml:1:24)"},
+		"failure":             {"yield Message({ value: await memo('k', '1h', " + get + ") })", []input{{"a", `{"url":"fail/50"}`}, {"b", `{}`}, {"c", `{}`}}, "out b=\"x\"\nout c=\"x\"", "computes\ncomputes", "0: FetchError: http://host/fail: no connection (f.yaml:1:111)"},
 		"caught":              {"try { await memo('k', '1h', " + get + ") } catch (e) { yield Message({ value: e.code }) }", []input{{"a", `{"url":"fail/50"}`}}, `out a="connect"`, "computes", ""},
 		"beside each other":   {"const f = " + get + "; yield Message({ value: await Promise.all([memo('k', '1h', f), memo('k', '1h', f)]) })", records("a"), `out a=["x","x"]`, "computes", ""},
 		"copies":              {"const f = async () => [await 1]; const one = await memo('k', '1h', f); one.push(2); yield Message({ value: [one, await memo('k', '1h', f)] })", records("a"), "out a=[[1,2],[1]]", "", ""},

@@ -37,10 +37,9 @@ type turn struct {
 	operations []*operation
 	executors  []goja.Callable // the reject functions of promises that the script made
 	unhandled  []*goja.Promise // rejected, and nobody looked
-	rejected   *Error          // where the last of them was
 	site       int             // where it awaited last, as an offset of the joined text
-	threw      goja.Value      // what a throw statement threw last,
-	threwAt    int             // and where
+	threw      goja.Value      // what was thrown last, or a promise was rejected with,
+	threwAt    int             // and where, as such an offset
 	landings   []func()        // of what it computes for memo
 	reacted    bool            // an asynchronous function awaited, or something was given to a then: more may run than the body
 	origins    map[*goja.Object]*origin
@@ -162,18 +161,22 @@ func (v *vm) deliver(p posting) error {
 		if c.operations[i] == o {
 			c.operations = append(c.operations[:i], c.operations[i+1:]...)
 			return v.slice(c, func() error {
-				var value goja.Value
+				var value, reason goja.Value
 				var err error
-				if thrown := v.rt.Try(func() { value, err = p.settle() }); thrown != nil {
-					return o.reject(thrown.Value())
+				thrown := v.rt.Try(func() { value, err = p.settle() })
+				given, ok := err.(*thrownValue) //nolint:errorlint // it is never inside another
+				switch {
+				case thrown != nil:
+					reason = thrown.Value()
+				case ok:
+					reason = given.value
+				case err != nil:
+					reason = v.rt.NewGoError(err)
+				default:
+					return o.resolve(value)
 				}
-				if thrown, ok := err.(*thrownValue); ok { //nolint:errorlint // it is never inside another
-					return o.reject(thrown.value)
-				}
-				if err != nil {
-					return o.reject(v.rt.NewGoError(err))
-				}
-				return o.resolve(value)
+				c.throws(reason, v.locate(&Error{}, o.stack))
+				return o.reject(reason)
 			})
 		}
 	}
@@ -221,8 +224,7 @@ func (v *vm) track(p *goja.Promise, operation goja.PromiseRejectionOperation) {
 	}
 	if operation == goja.PromiseRejectionReject {
 		c.unhandled = append(c.unhandled, p)
-		c.rejected = &Error{}
-		v.locate(c.rejected, v.rt.CaptureCallStack(maxStackLines, nil))
+		c.throws(p.Result(), v.locate(&Error{}, v.rt.CaptureCallStack(maxStackLines, nil)))
 		return
 	}
 	for i := range c.unhandled {
@@ -239,9 +241,6 @@ func (v *vm) outcome(c *turn) (done bool, failed *Error) {
 	for _, p := range c.unhandled {
 		if p != c.promise && c.over == nil {
 			failed = v.rejection(c, p.Result())
-			if failed.at.line == 0 && p == c.unhandled[len(c.unhandled)-1] {
-				failed.at, failed.stack = c.rejected.at, c.rejected.stack
-			}
 			failed.message = "a promise was rejected and nothing awaits it: " + failed.message
 			failed.code, failed.hint = CodeUnhandled, "await each promise, several with await Promise.all([…])"
 			return true, failed
@@ -288,7 +287,7 @@ func (v *vm) rejection(c *turn, reason goja.Value) *Error {
 	e := v.failure(v.rt.Try(func() { panic(reason) }))
 	if e.at.line == 0 {
 		switch {
-		case c.threw != nil && c.threw == reason:
+		case c.threw != nil && c.threw.SameAs(reason):
 			e.at = v.program.src.place(c.threwAt)
 		case c.site >= 0:
 			e.at = v.program.src.place(c.site)
@@ -390,10 +389,18 @@ func watchThen(v *vm) {
 
 // thrown is called with each value that a script throws, and with the place.
 func (v *vm) thrown(call goja.FunctionCall) goja.Value {
-	if v.turn != nil {
-		v.turn.threw, v.turn.threwAt = call.Argument(0), int(call.Argument(1).ToInteger())
+	if c := v.turn; c != nil {
+		c.threw, c.threwAt = call.Argument(0), int(call.Argument(1).ToInteger())
 	}
 	return call.Argument(0)
+}
+
+// throws notes where something was rejected that has no stack of its own. at is negative if that is not known. A throw
+// statement knows better where it stands.
+func (c *turn) throws(value goja.Value, at int) {
+	if at >= 0 && (c.threw == nil || !c.threw.SameAs(value)) {
+		c.threw, c.threwAt = value, at
+	}
 }
 
 // executor wraps the function that makes a promise of the script's own, so that the promise can be rejected when the call is

@@ -259,7 +259,7 @@ func TestPollsThatAwait(t *testing.T) {
 		},
 		"P2 an error after a boundary": {
 			body:    "yield State({ a: 1 }); yield Message({ value: 2 });\nawait fetch('fail/5')",
-			effects: `commit cursor={"a":1}`, err: "FetchError: http://host/fail: no connection (f.yaml:2:1)",
+			effects: `commit cursor={"a":1}`, err: "FetchError: http://host/fail: no connection (f.yaml:2:12)",
 		},
 		"P3 nothing": {body: "await fetch('x/5')", effects: ""},
 		"commit fails": {
