@@ -252,12 +252,15 @@ func (r *rewriter) actions(list []ast.Statement) []ast.Statement {
 	}
 	for _, s := range list {
 		a := r.assignment(s)
-		from := s.Idx0()
+		from, anchor := s.Idx0(), anchorOf(s)
 		if s = r.statement(s); a == nil {
 			a = r.called(s)
 		}
 		if a == nil {
 			end()
+			if anchor != nil {
+				kept = append(kept, anchor)
+			}
 			kept = append(kept, s)
 			continue
 		}

@@ -347,6 +347,7 @@ func (c *compilation) join() *Program {
 	}
 	sort.Strings(p.builtins)
 	outer.ParameterList = parameters(p.parameters())
+	declareAnchor(outer)
 	var err error
 	if p.code, err = goja.CompileAST(tree, true); err != nil {
 		c.reportCompiler(src, err)
@@ -440,7 +441,7 @@ func (c *compilation) declarations(r *rewriter, list []ast.Statement, units map[
 				c.checkShared(r, b.Initializer)
 			}
 		}
-		kept = append(kept, r.statement(s))
+		kept = append(kept, r.statements([]ast.Statement{s})...)
 	}
 	return kept
 }
@@ -618,7 +619,7 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 	if c.Kind == Transform && !c.Module && !r.plain && r.flat && !r.async {
 		body.Body.List = r.actions(body.Body.List)
 	} else {
-		r.statements(body.Body.List)
+		body.Body.List = r.statements(body.Body.List)
 	}
 	r.own, r.body, r.inEnrich = false, false, false
 	if !c.Module {

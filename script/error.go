@@ -191,7 +191,7 @@ func (v *vm) failure(err error) *Error {
 			break
 		}
 		e.message, e.thrown = v.describe(err.Value()), v.codeOf(err.Value())
-		v.explain(e, at)
+		v.explain(e, v.atMember(e, at))
 		v.causes(e, err.Value(), []goja.Value{err.Value()})
 	default:
 		e.message, e.err = err.Error(), err
@@ -424,6 +424,19 @@ func (v *vm) describeCause(value goja.Value) string {
 	return text
 }
 
+// atMember moves an error to the member that was to be read of nothing, where goja shows it at what should have had the member. It
+// answers the place as locate does.
+func (v *vm) atMember(e *Error, at int) int {
+	m, ok := v.program.members[at]
+	if !ok || !strings.HasPrefix(e.message, "TypeError: Cannot read property '"+m.name+"' of undefined") {
+		return at
+	}
+	before := e.at.String()
+	e.at = v.program.src.place(m.at)
+	e.stack[0] = strings.Replace(e.stack[0], before, e.at.String(), 1)
+	return m.at
+}
+
 // explain adds hints to errors of goja that do not say enough.
 func (v *vm) explain(e *Error, at int) {
 	switch {
@@ -451,8 +464,13 @@ func (v *vm) explain(e *Error, at int) {
 // notCoercible is what goja says when null or undefined is taken apart.
 const notCoercible = "TypeError: Value is not object coercible"
 
-// valueChain is an expression like msg.value.a.b at the end of a text.
-var valueChain = regexp.MustCompile(`(?:^|[^\w$.])msg\.value((?:\??\.[A-Za-z_$][\w$]*)*)$`)
+// valueChain is an expression like msg.value.a.b at the end of a text, and valueSpace what may stand between its parts.
+var (
+	valueChain = regexp.MustCompile(`(?:^|[^\w$.])msg\.value((?:\s*\??\.\s*[A-Za-z_$][\w$]*)*)\s*$`)
+	valueSpace = regexp.MustCompile(`[\s?]+`)
+	// ofUndefined is how goja says either.
+	ofUndefined = regexp.MustCompile(`of undefined( or null)?$`)
+)
 
 // explainNull tells null from undefined, which goja does not, where a member of the record's value was null, and reminds of
 // tombstones.
@@ -467,11 +485,8 @@ func (v *vm) explainNull(e *Error, at int) {
 	tombstone := record.Value == nil
 	const hint = "the record is a tombstone: its value is null. Test msg.value === null, or pass such records over with filter: value != nil"
 	text := v.program.src.text.String()
-	start := at
-	for start > 0 && text[start-1] != '\n' {
-		start--
-	}
-	m := valueChain.FindStringSubmatch(strings.TrimSuffix(text[start:min(at, len(text))], "."))
+	text = strings.TrimRight(text[v.program.src.find(at).start:min(at, len(text))], ".?")
+	m := valueChain.FindStringSubmatch(text[max(0, len(text)-maxChain):])
 	switch {
 	case m == nil && tombstone:
 		if !strings.HasSuffix(e.message, "null") {
@@ -480,12 +495,15 @@ func (v *vm) explainNull(e *Error, at int) {
 		e.hint = hint
 	case m == nil:
 	case m[1] == "" && tombstone:
-		e.message = strings.Replace(e.message, "of undefined", "of null", 1)
+		e.message = ofUndefined.ReplaceAllString(e.message, "of null")
 		e.hint = hint
-	case !tombstone && isNullAt(trim(record.Value), strings.Split(strings.ReplaceAll(m[1], "?", ""), ".")[1:]):
-		e.message = strings.Replace(e.message, "of undefined", "of null", 1)
+	case !tombstone && isNullAt(trim(record.Value), strings.Split(valueSpace.ReplaceAllString(m[1], ""), ".")[1:]):
+		e.message = ofUndefined.ReplaceAllString(e.message, "of null")
 	}
 }
+
+// maxChain is the longest chain, in bytes, that explainNull looks at.
+const maxChain = 500
 
 // isNullAt tells whether a JSON text has null under the names.
 func isNullAt(text []byte, names []string) bool {

@@ -28,6 +28,11 @@ func TestErrorsTellNullAndRemindOfTombstones(t *testing.T) {
 		{"msg.value.x", "null", "TypeError: Cannot read property 'x' of null (f.yaml:1:11)"},
 		{"msg.value.a.b", `{"a":null}`, "TypeError: Cannot read property 'b' of null (f.yaml:1:13)"},
 		{"msg.value?.a.b.c", `{"a":{"b":null}}`, "TypeError: Cannot read property 'c' of null (f.yaml:1:16)"},
+		{"msg.value.a.trim()", `{"a":null}`, "TypeError: Cannot read property 'trim' of null (f.yaml:1:13)"},
+		{"msg.value.a.trim()", `{}`, "TypeError: Cannot read property 'trim' of undefined or null (f.yaml:1:13)"},
+		{"msg.value.trim()", "", "TypeError: Cannot read property 'trim' of null (f.yaml:1:11) tombstone"},
+		{"msg.value\n  .a // why\n  ?.b\n  .trim()", `{"a":{"b":null}}`, "TypeError: Cannot read property 'trim' of undefined or null (f.yaml:4:4)"},
+		{"msg.value\n  .a\n  ?.b\n  .trim()", `{"a":{"b":null}}`, "TypeError: Cannot read property 'trim' of null (f.yaml:4:4)"},
 		{"msg.value.a.b", `{}`, "TypeError: Cannot read property 'b' of undefined (f.yaml:1:13)"},
 		{"const o = {}; o.value = {}; o.value.a.b", `{"a":null}`, "TypeError: Cannot read property 'b' of undefined (f.yaml:1:39)"},
 	} {

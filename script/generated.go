@@ -33,6 +33,7 @@ const (
 	nameRun      = "@run"    // one for each run of actions, with its number
 	nameModule   = "@module" // one for each file that is imported, with its number
 	nameCaught   = "@caught"
+	nameHere     = "@here"
 	nameObject   = "@object" // one for each object shape, with its number
 	nameEmit     = "@emit"   // one for each message shape, with its number
 )
@@ -82,24 +83,13 @@ func bounded(at file.Idx, operator token.Token, left, right ast.Expression) ast.
 	return call(nameBounded, at, stringLiteral(operator.String(), at), left, right)
 }
 
-// placed is the body of a loop that stands at a place. An empty one becomes a call that does nothing: goja knows the place of
-// calls, and would name a loop without end by what ran before it.
-func placed(at file.Idx, body ast.Statement) ast.Statement {
-	if block, ok := body.(*ast.BlockStatement); ok && len(block.List) > 0 {
-		return body
-	} else if _, empty := body.(*ast.EmptyStatement); !ok && !empty {
-		return body
-	}
-	return &ast.ExpressionStatement{Expression: call(nameSnap, at, integer(0, at))}
-}
-
 // unfolded is a condition that goja's compiler does not work out. It stumbles over names in what it then knows never to run
 // ("compiler bug: Unsupported instruction for binding").
 func unfolded(test ast.Expression) ast.Expression {
 	if !isConstant(test) {
 		return test
 	}
-	return &ast.SequenceExpression{Sequence: []ast.Expression{&ast.NullLiteral{Idx: test.Idx0()}, test}}
+	return anchored(test)
 }
 
 // unfoldedLoop is the condition of a loop likewise. One that is simply true leaves nothing out.

@@ -100,6 +100,8 @@ type Program struct {
 	// loops says that the body's function, which is asynchronous, runs one record after the other.
 	loops bool
 
+	members map[int]member // by the offset of the object in the joined text
+
 	yields, namesState, yieldsMessage, returns bool
 	namesProtobuf                              bool
 }

@@ -99,6 +99,7 @@ func (r *rewriter) target(e ast.Expression, declaring bool) ast.Expression {
 				if p.Computed {
 					p.Key = r.expr(p.Key)
 				}
+				p.Key = anchoredLiteral(p.Key)
 				p.Value = r.target(p.Value, declaring)
 			}
 		}
@@ -179,19 +180,13 @@ func (r *rewriter) binding(b *ast.Binding) {
 	}
 }
 
-func (r *rewriter) statements(list []ast.Statement) {
-	for i, s := range list {
-		list[i] = r.statement(s)
-	}
-}
-
 func (r *rewriter) block(b *ast.BlockStatement) {
 	if b == nil {
 		return
 	}
 	r.push()
 	r.declareBlock(b.List, local)
-	r.statements(b.List)
+	b.List = r.statements(b.List)
 	r.pop()
 }
 
@@ -204,9 +199,9 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 		s.Expression = r.expr(s.Expression)
 	case *ast.IfStatement:
 		s.Test = unfolded(r.expr(s.Test))
-		s.Consequent = r.statement(s.Consequent)
+		s.Consequent = r.nested(s.Consequent)
 		if s.Alternate != nil {
-			s.Alternate = r.statement(s.Alternate)
+			s.Alternate = r.nested(s.Alternate)
 		}
 	case *ast.ForStatement:
 		r.push()
@@ -231,25 +226,25 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 		if s.Update != nil {
 			s.Update = r.expr(s.Update)
 		}
-		s.Body = placed(s.For, r.statement(s.Body))
+		s.Body = r.nested(s.Body)
 		r.pop()
 	case *ast.ForInStatement:
 		s.Source = r.expr(s.Source)
 		r.push()
 		r.forInto(s.Into)
-		s.Body = r.statement(s.Body)
+		s.Body = r.nested(s.Body)
 		r.pop()
 	case *ast.ForOfStatement:
 		s.Source = r.expr(s.Source)
 		r.push()
 		r.forInto(s.Into)
-		s.Body = r.statement(s.Body)
+		s.Body = r.nested(s.Body)
 		r.pop()
 	case *ast.WhileStatement:
 		s.Test = unfoldedLoop(r.expr(s.Test))
-		s.Body = placed(s.While, r.statement(s.Body))
+		s.Body = r.nested(s.Body)
 	case *ast.DoWhileStatement:
-		s.Body = placed(s.Do, r.statement(s.Body))
+		s.Body = r.nested(s.Body)
 		s.Test = r.expr(s.Test)
 	case *ast.LabelledStatement:
 		s.Statement = r.statement(s.Statement)
@@ -284,7 +279,7 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 			if c.Test != nil {
 				c.Test = r.expr(c.Test)
 			}
-			r.statements(c.Consequent)
+			c.Consequent = r.statements(c.Consequent)
 		}
 		r.pop()
 	case *ast.ThrowStatement:
@@ -336,7 +331,8 @@ func (r *rewriter) forInto(into ast.ForInto) {
 	}
 }
 
-// catch makes the clause pass the sentinel on before anything of the user's runs, the parameter's pattern included.
+// catch makes the clause pass the sentinel on before anything of the user's runs, the parameter's pattern included. That becomes
+// a declaration, whose place is known.
 func (r *rewriter) catch(c *ast.CatchStatement) {
 	r.push()
 	if c.Parameter != nil {
@@ -344,18 +340,22 @@ func (r *rewriter) catch(c *ast.CatchStatement) {
 		r.target(c.Parameter, true)
 	}
 	r.declareBlock(c.Body.List, local)
-	r.statements(c.Body.List)
+	c.Body.List = r.statements(c.Body.List)
 	r.pop()
-	if !r.catches {
+	id, ok := c.Parameter.(*ast.Identifier)
+	pattern := c.Parameter != nil && !ok
+	if !r.catches && !pattern {
 		return
 	}
-	id, ok := c.Parameter.(*ast.Identifier)
 	if !ok {
 		id = identifier(nameCaught, c.Catch)
 	}
 	caught := identifier(id.Name.String(), c.Catch)
-	first := []ast.Statement{&ast.ExpressionStatement{Expression: call(namePass, c.Catch, caught)}}
-	if c.Parameter != nil && !ok {
+	var first []ast.Statement
+	if r.catches {
+		first = append(first, &ast.ExpressionStatement{Expression: call(namePass, c.Catch, caught)})
+	}
+	if pattern {
 		first = append(first, declaration(token.LET, c.Parameter, c.Catch, caught))
 	}
 	c.Parameter = id
@@ -398,10 +398,11 @@ func (r *rewriter) function(f *ast.FunctionLiteral) {
 		r.push()
 		defer r.pop()
 		r.parameters(f.ParameterList)
+		f.Function = firstPattern(f.ParameterList, f.Function)
 		r.declareVars(f.DeclarationList, local)
 		r.declareBlock(f.Body.List, local)
 		r.own, r.answers = yielding, f.Async && !yielding && r.async
-		r.statements(f.Body.List)
+		f.Body.List = r.statements(f.Body.List)
 	})
 }
 
@@ -442,12 +443,13 @@ func (r *rewriter) arrow(f *ast.ArrowFunctionLiteral) {
 		r.push()
 		defer r.pop()
 		r.parameters(f.ParameterList)
+		f.Start = firstPattern(f.ParameterList, f.Start)
 		r.answers = f.Async && r.async
 		switch body := f.Body.(type) {
 		case *ast.BlockStatement:
 			r.declareVars(f.DeclarationList, local)
 			r.declareBlock(body.List, local)
-			r.statements(body.List)
+			body.List = r.statements(body.List)
 		case *ast.ExpressionBody:
 			body.Expression = r.expr(body.Expression)
 			if r.answers {
@@ -489,7 +491,7 @@ func (r *rewriter) class(c *ast.ClassLiteral) {
 				defer r.pop()
 				r.declareVars(el.DeclarationList, local)
 				r.declareBlock(el.Block.List, local)
-				r.statements(el.Block.List)
+				el.Block.List = r.statements(el.Block.List)
 			})
 		}
 	}
@@ -520,9 +522,12 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 	case *ast.ArrayLiteral:
 		r.exprs(e.Value)
 	case *ast.SpreadElement:
-		e.Expression = r.expr(e.Expression)
+		e.Expression = anchoredLiteral(r.expr(e.Expression))
 	case *ast.AssignExpression:
 		e.Left = r.target(e.Left, false)
+		if e.Operator != token.ASSIGN {
+			r.noteMember(e.Left)
+		}
 		e.Right = r.expr(e.Right)
 		if id, ok := e.Left.(*ast.Identifier); ok && mayBeLarge(e.Operator, e.Right) {
 			e.Right = bounded(e.Idx0(), e.Operator, identifier(id.Name.String(), id.Idx), e.Right)
@@ -536,6 +541,9 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		e.Right = r.expr(e.Right)
 		if mayBeLarge(e.Operator, e.Right) {
 			return bounded(e.Idx0(), e.Operator, e.Left, e.Right)
+		}
+		if mayThrow(e) {
+			return anchored(e)
 		}
 	case *ast.BracketExpression:
 		r.lends(e.Left)
@@ -570,6 +578,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		r.checkVars(e.Callee)
 		r.checkProtobuf(e)
 		e.Callee = r.owner(e.Callee)
+		r.noteMember(e.Callee)
 		r.exprs(e.ArgumentList)
 	case *ast.NewExpression:
 		r.checkNew(e)
@@ -614,6 +623,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 			}
 		case e.Operator == token.INCREMENT || e.Operator == token.DECREMENT:
 			e.Operand = r.target(e.Operand, false)
+			r.noteMember(e.Operand)
 		case e.Operator == token.TYPEOF:
 			r.spared = e.Operand
 			e.Operand = r.expr(e.Operand)
@@ -625,6 +635,9 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 			e.Operand = r.owner(e.Operand)
 		default:
 			e.Operand = r.expr(e.Operand)
+			if mayThrow(e) {
+				return anchored(e)
+			}
 		}
 	}
 	return e
@@ -641,7 +654,7 @@ func (r *rewriter) yield(y *ast.YieldExpression) ast.Expression {
 		if y.Argument != nil {
 			y.Argument = r.expr(y.Argument)
 		}
-		return y
+		return anchored(y)
 	}
 	r.checkYield(y)
 	if y.Argument == nil {

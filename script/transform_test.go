@@ -109,7 +109,7 @@ func TestErrorsShowTheUsersPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for value, want := range map[string]string{
-		`{"a":1}`: "TypeError: Cannot read property 'foo' of undefined or null (tanks.yaml:32:25)",
+		`{"a":1}`: "TypeError: Cannot read property 'foo' of undefined or null (tanks.yaml:32:27)",
 		`{"a":0}`: "a plain object was yielded, which is neither a Message nor a State (tanks.yaml:33:27)",
 	} {
 		err = tr.Run(context.Background(), newBatch(t, nil, input{"a", value}))
