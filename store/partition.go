@@ -50,28 +50,15 @@ func (p *Partition) Get(key string) ([]byte, error) {
 
 // Append appends what is stored under key to dst and tells whether there is anything.
 func (p *Partition) Append(dst []byte, key string) (_ []byte, found bool, err error) {
-	err = p.read(key, func(value []byte) {
-		dst, found = append(dst, value...), true
-	})
-	return dst, found, err
-}
-
-// Has tells whether there is anything under key.
-func (p *Partition) Has(key string) (found bool, err error) {
-	err = p.read(key, func([]byte) { found = true })
-	return found, err
-}
-
-// read calls found with what is stored under key, valid during the call, if there is anything.
-func (p *Partition) read(key string, found func(value []byte)) error {
 	if err := p.db.enter(); err != nil {
-		return err
+		return dst, false, err
 	}
 	defer p.db.leave()
 	buffer := p.db.keys.Get().(*[]byte)
 	defer p.db.keys.Put(buffer)
 	*buffer = append(append((*buffer)[:0], p.state...), key...)
-	return p.get(*buffer, found)
+	err = p.get(*buffer, func(value []byte) { dst, found = append(dst, value...), true })
+	return dst, found, err
 }
 
 func (p *Partition) get(key []byte, found func(value []byte)) error {
@@ -192,17 +179,4 @@ func (p *Partition) each(yield func(string, []byte) bool) (err error) {
 		}
 	}
 	return nil
-}
-
-// DiskBytes estimates how much of the disk the partition takes, without what is still in memory.
-func (p *Partition) DiskBytes() (int64, error) {
-	if err := p.db.enter(); err != nil {
-		return 0, err
-	}
-	defer p.db.leave()
-	size, err := p.db.pebble.EstimateDiskUsage(p.checkpoint, p.end)
-	if err != nil {
-		return 0, p.db.wrap("size of "+p.name, err)
-	}
-	return int64(size), nil
 }

@@ -34,18 +34,12 @@ func TestGetAppendAndHas(t *testing.T) {
 		if err != nil || !found || string(got) != "before "+value {
 			t.Errorf("append %q: %.20q, %v, %v", key, got, found, err)
 		}
-		if found, err := p.Has(key); err != nil || !found {
-			t.Errorf("has %q: %v, %v", key, found, err)
-		}
 	}
 	if got, err := p.Get("kk"); err != nil || got != nil {
 		t.Errorf("get of what is not there: %q, %v", got, err)
 	}
 	if got, found, err := p.Append([]byte("before"), "kk"); err != nil || found || string(got) != "before" {
 		t.Errorf("append of what is not there: %q, %v, %v", got, found, err)
-	}
-	if found, err := p.Has("kk"); err != nil || found {
-		t.Errorf("has of what is not there: %v, %v", found, err)
 	}
 	if diff := cmp.Diff(want, all(t, p)); diff != "" {
 		t.Errorf("all (-want +got):\n%.500s", diff)

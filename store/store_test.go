@@ -533,7 +533,4 @@ func TestMetricsStayWithinTheBudget(t *testing.T) {
 	if m.DiskBytes < 20<<20 {
 		t.Errorf("disk: %d bytes", m.DiskBytes)
 	}
-	if size, err := p.DiskBytes(); err != nil || size < 10<<20 || size > 60<<20 {
-		t.Errorf("the partition takes %d bytes: %v", size, err)
-	}
 }

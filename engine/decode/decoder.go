@@ -179,7 +179,7 @@ type Items struct {
 	member  string
 	err     error
 	rest    []byte
-	found   bool
+	found   bool // there was a list at the path; a null is none
 }
 
 // reader reads one document. next answers io.EOF at its end.
@@ -261,7 +261,3 @@ func (x *Items) at(err error) error {
 // {"items":[],"next":"b"}. It is there after io.EOF, of the last member where the body is a zip, and nil where the config
 // picks no list.
 func (x *Items) Rest() []byte { return x.rest }
-
-// Found tells, after io.EOF, whether there was a list at the path. Without one there are no items; whether that is an
-// error is for the caller to say. A null is no list, and anything else there is an Error with CodeList.
-func (x *Items) Found() bool { return x.found }

@@ -74,7 +74,7 @@ func items(t *testing.T, x *Items) string {
 			t.Fatalf("rest %q: %v", rest, err)
 		}
 		fmt.Fprintf(&b, "rest %s", rest)
-		if !x.Found() {
+		if !x.found {
 			b.WriteString(" without a list")
 		}
 		b.WriteString("\n")

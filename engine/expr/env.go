@@ -36,9 +36,6 @@ func NewDoc(text []byte) (Doc, error) {
 	return Doc{raw: text, members: members, root: rawRoot(text)}, nil
 }
 
-// NewText is the document that is a text and no JSON. The text must be UTF-8.
-func NewText(text string) Doc { return Doc{root: textValue(text)} }
-
 // Items are what an expression of scope Page knows of the items of an answer.
 type Items struct {
 	First, Last Doc

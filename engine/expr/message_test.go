@@ -234,12 +234,7 @@ func TestTemplate(t *testing.T) {
 			t.Errorf("%q: %#v", c.text, err)
 		}
 	}
-	tpl, _ := CompileTemplate("x/{{ value.site }}?{{ value.note }}", Record)
-	out, err := tpl.AppendEscaped(nil, env, func(dst, hole []byte) []byte { return append(append(append(dst, '['), hole...), ']') })
-	if want := "x/[plant-7]?[calibrated in spring, next due in autumn]"; string(out) != want || err != nil {
-		t.Errorf("%s %v, want %s", out, err, want)
-	}
-	tpl, _ = CompileTemplate("é {{ value.site * 2 }}", Record)
+	tpl, _ := CompileTemplate("é {{ value.site * 2 }}", Record)
 	var f *Failure
 	if out, err := tpl.Append([]byte("<"), env); !errors.As(err, &f) || f.Column != 17 || string(out) != "<" {
 		t.Errorf("%q %+v", out, err)

@@ -52,7 +52,8 @@ func TestScopesOfAnAnswer(t *testing.T) {
 			t.Errorf("%s: got %s, %v, want %s", c.text, got, err, c.want)
 		}
 	}
-	env.Body, env.Page = NewText("plain"), Items{}
+	env.Body, _ = NewDoc([]byte(`"plain"`))
+	env.Page = Items{}
 	for text, want := range map[string]string{"body": `"plain"`, "body.x": "null", "page.last.id": "null", "page.count": "0"} {
 		e, err := Compile(text, Page, Any)
 		if err != nil {

@@ -8,8 +8,6 @@ type Scope struct {
 
 // The scopes of a pipeline. Each may be narrowed by Scope.WithVars.
 var (
-	// Plain: vars and now.
-	Plain = Scope{names: []string{"vars", "now"}}
 	// Record is the scope of a transformer's expressions.
 	Record = Scope{names: []string{"key", "value", "headers", "timestamp", "topic", "partition", "offset", "vars", "now"}}
 	// Config is the scope of an extractor's expressions.

@@ -166,15 +166,7 @@ func (t *Template) Reads() [][]string {
 // Append appends the text with its holes filled: texts as they are, anything else as canonical JSON. A nil hole is an error.
 // On an error, a *Failure, dst is returned as it was.
 func (t *Template) Append(dst []byte, env *Env) ([]byte, error) {
-	return t.AppendEscaped(dst, env, nil)
-}
-
-// AppendEscaped is Append with every filled hole passed through escape, which appends its second argument to its first.
-func (t *Template) AppendEscaped(dst []byte, env *Env, escape func(dst, hole []byte) []byte) ([]byte, error) {
-	if escape == nil {
-		return t.fill(dst, env, nil)
-	}
-	return t.fill(dst, env, func(dst, hole []byte) ([]byte, string) { return escape(dst, hole), "" })
+	return t.fill(dst, env, nil)
 }
 
 // fill appends the text with its holes filled. put appends what a hole gives, or says what is wrong with it.
