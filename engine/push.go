@@ -274,7 +274,7 @@ func (p *pushing) status(st *StageStatus) {
 	p.mu.Unlock()
 	session := p.session.Status()
 	st.Session = &session
-	st.Joined = session.Connected
+	st.Joined = session.Subscribed
 	configs, _ := p.configs()
 	st.Polled = len(configs)
 	if st.Polled == 0 {

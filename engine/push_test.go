@@ -23,8 +23,15 @@ import (
 type session func(ctx context.Context, push *stream.Push) error
 
 func (s session) Run(ctx context.Context, push *stream.Push) error { return s(ctx, push) }
-func (session) Status() stream.SessionStatus                       { return stream.SessionStatus{Connected: true} }
-func (session) Close()                                             {}
+func (session) Status() stream.SessionStatus {
+	return stream.SessionStatus{Connected: true, Subscribed: true}
+}
+func (session) Close() {}
+
+// connecting is one that has not subscribed yet.
+type connecting struct{ session }
+
+func (connecting) Status() stream.SessionStatus { return stream.SessionStatus{Connected: true} }
 
 // push runs one stage whose source tells by itself, as the instance named one.
 func (r *rig) push(out *stream.Topic, run session, change ...func(*pipeline.Extractor, *engine.Options)) *instance {
@@ -106,6 +113,28 @@ func TestM3CommitAnswersAfterTheTransaction(t *testing.T) {
 	if got := i.log.String(); got != want {
 		t.Errorf("effects\n%s\nwant\n%s", got, want)
 	}
+}
+
+// Who is told that an instance is ready may publish: what comes before the subscription would be lost.
+func TestReadyWaitsForTheSubscription(t *testing.T) {
+	r := newRig(t)
+	out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
+	begun := make(chan struct{})
+	run := session(func(ctx context.Context, _ *stream.Push) error {
+		close(begun)
+		<-ctx.Done()
+		return nil
+	})
+	i := r.push(out, run, func(_ *pipeline.Extractor, o *engine.Options) {
+		o.Handlers.Session = func(*pipeline.Pipeline, *pipeline.Extractor, string, *engine.Arrivals) (stream.Session, error) {
+			return connecting{run}, nil
+		}
+	})
+	<-begun
+	if st := i.Engine.Status(); st.Ready || st.Stages[0].Joined || st.Stages[0].Tasks[0].Phase != "running" {
+		t.Errorf("%+v", st)
+	}
+	i.stopped()
 }
 
 // E5 for what has no changelog: a page in doubt is sent again behind a fence. Nothing is lost, and the order holds.

@@ -22,7 +22,7 @@ type StageStatus struct {
 	Polled  int
 	Configs []ConfigStatus
 	// Session is how the session of a push source stands; nil for all other stages. Such a stage has joined when the session
-	// is connected, and one task, which is the instance.
+	// has subscribed, and one task, which is the instance.
 	Session *stream.SessionStatus
 }
 

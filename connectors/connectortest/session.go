@@ -143,7 +143,7 @@ func (r *run) end() error {
 		r.expire()
 		r.session.Close()
 		r.session.Close()
-		if status := r.session.Status(); status.Connected {
+		if status := r.session.Status(); status.Connected || status.Subscribed {
 			r.t.Errorf("after its end: %+v", status)
 		}
 		// The source may still be at the end of the connection.

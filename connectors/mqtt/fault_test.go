@@ -235,11 +235,11 @@ func TestM6BrokerThatDoesNotAnswer(t *testing.T) {
 				})
 				s := p.start()
 				pass(29 * time.Second)
-				if p.connections() != 1 {
+				if p.connections() != 1 || s.Status().Subscribed {
 					t.Errorf("after 29 s: connection %d: %s", p.connections(), p.errors())
 				}
 				pass(2 * time.Second)
-				if p.connections() != 2 || !s.Status().Connected {
+				if p.connections() != 2 || !s.Status().Subscribed {
 					t.Errorf("after 31 s: connection %d: %s", p.connections(), p.errors())
 				}
 				p.mustStop()
@@ -267,7 +267,7 @@ func TestM6BackoffGrowsAndComesDownAgain(t *testing.T) {
 				t.Errorf("wait %d is %s, not between %s and %s", i, d.Retry, most/2, most)
 			}
 		}
-		if status := s.Status(); !status.Connected || status.Error != "" {
+		if status := s.Status(); !status.Connected || !status.Subscribed || status.Error != "" {
 			t.Errorf("%+v", status)
 		}
 		p.pipes[12].Close()
@@ -275,7 +275,7 @@ func TestM6BackoffGrowsAndComesDownAgain(t *testing.T) {
 		if d := p.disconnected[12]; d.Retry > 250*time.Millisecond {
 			t.Errorf("after a connection of ten minutes the wait is %s", d.Retry)
 		}
-		if status := s.Status(); status.Connected || !strings.Contains(status.Error, "EOF") {
+		if status := s.Status(); status.Connected || status.Subscribed || !strings.Contains(status.Error, "EOF") {
 			t.Errorf("%+v", status)
 		}
 		p.mustStop()

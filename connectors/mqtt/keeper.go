@@ -186,6 +186,7 @@ func (k *keeper) refuse(key string, err error) error {
 func (k *keeper) serve(ctx context.Context, l *link) error {
 	bye := stay
 	defer func() {
+		k.subscribed.Store(false)
 		k.current.Store(nil)
 		l.close(k.push.Grace, bye == forGood)
 		if ctx.Err() != nil {
@@ -217,6 +218,7 @@ func (k *keeper) serve(ctx context.Context, l *link) error {
 		if err := k.adjust(ctx, l, subscribed, leaving); err != nil {
 			return err
 		}
+		k.subscribed.Store(true)
 		leave := k.leave
 		if leaving {
 			k.settle()

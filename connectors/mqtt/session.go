@@ -153,7 +153,9 @@ type Session struct {
 
 	routes  atomic.Pointer[routes] // written by the keeper
 	current atomic.Pointer[link]   // written by the keeper
-	trouble atomic.Pointer[string] // why there is no connection; written by the keeper
+	// subscribed is that current has all subscriptions of the configs that it began with; written by the keeper.
+	subscribed atomic.Bool
+	trouble    atomic.Pointer[string] // why there is no connection; written by the keeper
 	// known are the filters that the broker's session has, as far as this process knows. Of the keeper.
 	known map[string]bool
 	// settled gets a token when an instance that leaves has unsubscribed.
@@ -428,7 +430,7 @@ func (s *Session) shared(filter string) string {
 
 // Status implements stream.Session.
 func (s *Session) Status() stream.SessionStatus {
-	status := stream.SessionStatus{Connected: s.current.Load() != nil}
+	status := stream.SessionStatus{Connected: s.current.Load() != nil, Subscribed: s.subscribed.Load()}
 	status.Held, status.HeldBytes = s.inbox.held()
 	if why := s.trouble.Load(); why != nil && !status.Connected {
 		status.Error = *why

@@ -25,7 +25,9 @@ type Session interface {
 // SessionStatus is how a session stands.
 type SessionStatus struct {
 	Connected bool
-	Error     string // why it is not connected, without secrets; empty if it is, or has not tried yet
+	// Subscribed is that nothing is missed from now on: the source knows all that the session is to have of it.
+	Subscribed bool
+	Error      string // why it is not connected, without secrets; empty if it is, or has not tried yet
 	// Held and HeldBytes are what has arrived and is not acknowledged.
 	Held      int
 	HeldBytes int64
