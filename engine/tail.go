@@ -27,11 +27,16 @@ type TailRecord struct {
 // tailDiscovery is how often a Tail asks for topics that do not exist yet.
 const tailDiscovery = 100 * time.Millisecond
 
+// tailRest is how long a Tail reads what is left at its end, which takes longer only while Kafka is away.
+const tailRest = 5 * time.Second
+
 // Tail reads what is committed to topics from the moment that it was made. A topic that did not exist then is read from its
 // beginning once it does. It joins no group and commits no offset.
 type Tail struct {
 	client, admin *kgo.Client
-	missing       []string // topics that do not exist yet
+	topics        []string
+	missing       []string                   // those that do not exist yet
+	next          map[string]map[int32]int64 // the offset to be read next, by topic and partition
 }
 
 // NewTail finds out where topics end. It starts nothing; the caller closes it.
@@ -52,12 +57,20 @@ func NewTail(ctx context.Context, settings Kafka, topics []string) (*Tail, error
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// A fetch that waits for old topics holds up the first one of a new topic.
 		kgo.FetchMaxWait(250*time.Millisecond),
+		kgo.KeepControlRecords(), // what is behind the last record of a topic
 	)
 	if err != nil {
 		admin.Close()
 		return nil, fmt.Errorf("%w: %w", ErrPipeline, err)
 	}
-	return &Tail{client: client, admin: admin, missing: missing}, nil
+	t := &Tail{client: client, admin: admin, topics: topics, missing: missing, next: map[string]map[int32]int64{}}
+	for _, topic := range topics {
+		t.next[topic] = map[int32]int64{}
+		for p, end := range existing[topic] {
+			t.next[topic][p] = end.EpochOffset().Offset
+		}
+	}
+	return t, nil
 }
 
 // Close lets go of the connections.
@@ -66,45 +79,67 @@ func (t *Tail) Close() {
 	t.admin.Close()
 }
 
-// Run calls fn for each record, in the order of its partition, until ctx is done or fn answers an error.
+// Run calls fn for each record, in the order of its partition, until ctx is done or fn answers an error. What is committed when
+// ctx is done is read to its end, if Kafka has it within seconds.
 func (t *Tail) Run(ctx context.Context, fn func(TailRecord) error) error {
-	adm := kadm.NewClient(t.admin)
 	for ctx.Err() == nil {
-		if len(t.missing) > 0 {
-			found, missing, err := fromStart(ctx, adm, t.missing)
-			if err != nil {
-				return unlessDone(ctx, err)
-			}
-			t.missing = missing
-			t.client.AddConsumePartitions(found)
-		}
-		if err := tailOnce(ctx, t.client, len(t.missing) > 0, fn); err != nil {
-			return unlessDone(ctx, err)
+		if err := t.poll(ctx, fn); err != nil && ctx.Err() == nil {
+			return err
 		}
 	}
-	return nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tailRest)
+	defer cancel()
+	ends, _, err := stableEnds(ctx, kadm.NewClient(t.admin), t.topics)
+	for err == nil && ctx.Err() == nil && t.behind(ends) {
+		err = t.poll(ctx, fn)
+	}
+	return unlessDone(ctx, err)
 }
 
-// tailOnce hands on what one poll brings; a short one returns in time to look for missing topics.
-func tailOnce(ctx context.Context, cl *kgo.Client, short bool, fn func(TailRecord) error) error {
+// behind tells whether something before ends was not read yet.
+func (t *Tail) behind(ends map[string]map[int32]kgo.Offset) bool {
+	for topic, partitions := range ends {
+		for p, end := range partitions {
+			if t.next[topic][p] < end.EpochOffset().Offset {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// poll hands on what one poll brings; while topics are missing, it returns in time to look for them.
+func (t *Tail) poll(ctx context.Context, fn func(TailRecord) error) error {
 	poll := ctx
-	if short {
+	if len(t.missing) > 0 {
+		found, missing, err := fromStart(ctx, kadm.NewClient(t.admin), t.missing)
+		if err != nil {
+			return err
+		}
+		t.missing = missing
+		t.client.AddConsumePartitions(found)
+	}
+	if len(t.missing) > 0 {
 		var cancel context.CancelFunc
 		poll, cancel = context.WithTimeout(ctx, tailDiscovery)
 		defer cancel()
 	}
-	fetches := cl.PollFetches(poll)
+	fetches := t.client.PollFetches(poll)
 	for _, e := range fetches.Errors() {
 		if denied(e.Err) { // kgo tries again after any other error
 			return fmt.Errorf("%w: read topic %s: %w", ErrSurroundings, e.Topic, e.Err)
 		}
 	}
 	for r := range fetches.RecordsAll() {
-		t := TailRecord{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp.UnixMilli(), Key: r.Key, Value: r.Value}
-		for _, h := range r.Headers {
-			t.Headers = append(t.Headers, stream.Header(h))
+		t.next[r.Topic][r.Partition] = r.Offset + 1
+		if r.Attrs.IsControl() {
+			continue
 		}
-		if err := fn(t); err != nil {
+		out := TailRecord{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp.UnixMilli(), Key: r.Key, Value: r.Value}
+		for _, h := range r.Headers {
+			out.Headers = append(out.Headers, stream.Header(h))
+		}
+		if err := fn(out); err != nil {
 			return err
 		}
 	}

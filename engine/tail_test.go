@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -89,6 +90,43 @@ func TestTailShowsWhatIsCommittedFromNowOn(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("tail ended with %v", err)
+	}
+}
+
+// What is committed when a Tail is told to end is read, though an aborted transaction is behind it.
+func TestTailReadsToTheEnd(t *testing.T) {
+	k := startCluster(t)
+	adm := kadm.NewClient(kafkaClient(t, k))
+	if _, err := adm.CreateTopic(t.Context(), 2, 1, nil, "old"); err != nil {
+		t.Fatal(err)
+	}
+	tail := newTail(t, k, "old", "new", "never")
+	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, "new"); err != nil {
+		t.Fatal(err)
+	}
+	tx := kafkaClient(t, k, kgo.TransactionalID("tx"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	for i, end := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryCommit, kgo.TryAbort} {
+		if err := tx.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		key := fmt.Append(nil, i)
+		if err := tx.ProduceSync(t.Context(), &kgo.Record{Topic: "old", Partition: 1, Key: key}, &kgo.Record{Topic: "new", Key: key}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	var got []string
+	err := tail.Run(ended, func(r engine.TailRecord) error {
+		got = append(got, fmt.Sprint(r.Topic, r.Partition, " ", string(r.Key)))
+		return nil
+	})
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"new0 0", "new0 1", "old1 0", "old1 1"}, got); err != nil || diff != "" {
+		t.Error(err, diff)
 	}
 }
 

@@ -189,7 +189,8 @@ func (r *running) run(ctx context.Context) error {
 	return err
 }
 
-// work runs the engine. Where printing begins is settled before, so that all is printed that the engine commits.
+// work runs the engine. Where printing begins is settled before, and it ends after, so that all is printed that the engine
+// commits.
 func (r *running) work(ctx context.Context, begin func(func(context.Context) error)) error {
 	if len(r.printed) > 0 {
 		tail, err := engine.NewTail(ctx, r.kafka, r.printed)

@@ -320,24 +320,30 @@ shop.yaml:22:28: error script.error: Error: not b
 	}
 }
 
-// What the engine commits is printed, however long it takes to find out where a topic ends.
+// What the engine commits is printed, however long it takes to find out where a topic ends, and however soon the run is stopped.
 func TestPrintMissesNothing(t *testing.T) {
 	k := enginetest.NewFake(t, enginetest.FakeConfig{})
 	k.CreateTopic(t, "orders", 2)
 	k.CreateTopic(t, "doubled", 2)
 	enginetest.ProduceKeyed(t, k.Opts(), "orders", `a {"n":1}`, `b {"n":2}`, `c {"n":3}`)
+	offsets := map[string]map[int32]int64{"orders": {}}
+	for _, r := range enginetest.ReadCommitted(t, k.Opts(), "orders") {
+		offsets["orders"][r.Partition] = r.Offset + 1
+	}
 	late := k.DelayEnds(500*time.Millisecond, "doubled")
 	dir := t.TempDir()
 	s := start(t, "run", write(t, dir, "shop.yaml", runPipeline), "--print", "doubled",
 		"-s", "kafka.brokers="+k.Addrs()[0], "-s", "http.listen=off", "-s", "state.dir="+filepath.Join(dir, "state"))
-	for _, key := range []string{"a", "b", "c"} {
-		s.stdout.Wait(t, 0, `"key":"`+key+`"`)
-	}
+	enginetest.WaitOffsets(t, k.Opts(), "shop-double", offsets)
 	if late.Fired() == 0 {
 		t.Error("nobody asked where the topic ends")
 	}
+	late.Remove()
 	if status := s.stop(); status != 0 {
 		t.Errorf("exit status %d", status)
+	}
+	for _, key := range []string{"a", "b", "c"} {
+		s.stdout.Wait(t, 0, `"key":"`+key+`"`)
 	}
 }
 
