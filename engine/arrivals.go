@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/flechtwerk/flechtwerk/engine/expr"
@@ -52,7 +51,7 @@ func (s *Arrivals) Wants(config stream.Config, a *stream.Arrival) (bool, error) 
 		return false, err
 	}
 	wanted, err := s.x.Filter.Bool(&s.look.env)
-	return wanted, s.placed(err)
+	return wanted, s.x.Placed(err)
 }
 
 // Message is what `message:` makes of a. Its bytes are on arena.
@@ -61,7 +60,7 @@ func (s *Arrivals) Message(config stream.Config, a *stream.Arrival, arena *strea
 		return stream.Message{}, err
 	}
 	m, err := s.declared.make(&s.record, arena)
-	return m, s.placed(err)
+	return m, s.x.Placed(err)
 }
 
 // point lets the expressions see an arrival and its config.
@@ -84,14 +83,4 @@ func (s *Arrivals) point(config stream.Config, a *stream.Arrival) error {
 		env.Levels, env.QoS, env.Retained = d.Levels, int(d.QoS), d.Retained
 	}
 	return nil
-}
-
-// placed says where in the pipeline an expression stands that has failed.
-func (s *Arrivals) placed(err error) error {
-	if failure := (*expr.Failure)(nil); errors.As(err, &failure) {
-		if at, ok := s.x.At(failure); ok {
-			return fmt.Errorf("%s:%d:%d: %w", at.File, at.Line, at.Column, err)
-		}
-	}
-	return err
 }

@@ -74,12 +74,6 @@ func (k *kafka) options() ([]kgo.Opt, error) {
 	return opts, nil
 }
 
-// backoff is the pause before the n-th retry of a request: short at first, since most retries wait for markers or a new
-// leader, and at most a second, so that a broker that comes back is used at once.
-func backoff(n int) time.Duration {
-	return min(5*time.Millisecond<<min(n, 10), time.Second)
-}
-
 func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	switch strings.ToUpper(s.Mechanism) {
 	case "PLAIN":

@@ -7,13 +7,15 @@
 // whoever runs it next fences whoever ran it before, one Transform or Source, and one partition of the local store, which is
 // only a cache of the task's partition of the changelog topic.
 //
-//	consumer (consumer.go)     one group client per stage: assignment, and records into bounded queues
-//	task     (task.go)         the life of one task: fence, offsets, takeover, restore, run, stop
-//	batch    (batch.go)        takes records from the queues, decodes them, asks the Transform
-//	producer (producer.go)     one transactional client per task: begin, produce, offsets, end
-//	restore  (restore.go)      the changelog into the store
-//	extractor (extractor.go)   polls side by side, pages committed one after another
-//	preflight (preflight.go)   what must be true before any group is joined
+//	preflight   (preflight.go)             what must be true before any group is joined
+//	consumer    (group.go, queue.go)       one group client per stage: assignment, and records into bounded queues
+//	task        (task.go)                  the life of one task: fence, offsets, takeover, restore, run, stop
+//	restore     (restore.go)               the changelog into the store
+//	transformer (transformer.go)           takes records from the queue, decodes them, asks the Transform
+//	extractor   (extractor.go, pages.go)   polls side by side, pages committed one after another
+//	session     (push.go, arrivals.go)     what comes by itself: neither group nor changelog
+//	configs     (configs.go, enrich.go)    what an extractor polls, and how it is completed
+//	producer    (producer.go)              one transactional client per task: begin, produce, offsets, end
 //
 // One record's way: a queue holds it → take, decode, policies → Transform.Run with state from overlay and store → begin →
 // produce outputs and one changelog record per changed key → TxnOffsetCommit with the group's metadata → end → one store

@@ -150,7 +150,7 @@ func (w *polls) poll(round, hard context.Context, key string) error {
 		}
 		c.renew(config)
 		again, err := c.next(round, hard, config, changed)
-		if round.Err() != nil && !isFatal(err) {
+		if round.Err() != nil && !fatal(err) {
 			return nil
 		}
 		if again {
@@ -189,30 +189,6 @@ func (c *cycle) next(round, hard context.Context, raw []byte, changed <-chan str
 		return again, nil
 	}
 	return c.run(round, hard)
-}
-
-// wait waits until due. It answers true when the configs have changed meanwhile, so that due may be another.
-func wait(ctx context.Context, due time.Time, changed <-chan struct{}) (again bool) {
-	d := time.Until(due)
-	if d <= 0 {
-		return false
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-changed:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-// pause waits, and answers false if ctx is done. A pause below nothing is none.
-func pause(ctx context.Context, d time.Duration) bool {
-	wait(ctx, time.Now().Add(d), nil)
-	return ctx.Err() == nil
 }
 
 // cycle is the polling of one config, poll after poll.
@@ -311,12 +287,7 @@ func (c *cycle) evaluate(config []byte) (time.Duration, error) {
 	}
 	c.env.Now = c.w.task.g.s.engine.o.Now().UnixMilli()
 	every, err := x.Period(&c.env)
-	if failure := (*expr.Failure)(nil); errors.As(err, &failure) {
-		if at, ok := x.At(failure); ok {
-			err = fmt.Errorf("%s:%d:%d: %w", at.File, at.Line, at.Column, err)
-		}
-	}
-	return every, err
+	return every, x.Placed(err)
 }
 
 // maxJitter bounds how long the first poll of a config may be put off so that configs do not all start at once.
@@ -371,15 +342,6 @@ func (c *cycle) judge(err error) error {
 	default:
 		return &fatalError{fmt.Errorf("config %s: %w", shortKey(c.key), err)}
 	}
-}
-
-// growing is the pause after so many failures in a row: Min at first, twice as long each time, at most Max.
-func growing(b pipeline.Backoff, failures int) time.Duration {
-	d := b.Min
-	for ; failures > 0 && d < b.Max; failures-- {
-		d *= 2
-	}
-	return min(d, b.Max)
 }
 
 // run is one poll. It waits for a place among the workers first; the config is what it is then. It answers again, having
@@ -465,5 +427,3 @@ func (c *cycle) ended(info PollInfo, err error) error {
 	c.w.task.events().PollEnded(info)
 	return err
 }
-
-func isFatal(err error) bool { return err != nil && fatal(err) }

@@ -314,10 +314,8 @@ func (g *group) commitOffsets(ctx context.Context, offsets []commitOffset) error
 		if failure == nil || !mayResend(failure) || attempt == maxResends {
 			return failure
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, backoff(attempt)) {
 			return context.Cause(ctx)
-		case <-time.After(backoff(attempt)):
 		}
 	}
 }

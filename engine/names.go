@@ -40,7 +40,7 @@ func Token(key string, n int) int32 {
 }
 
 // javaHash is the partition that Java's default partitioner picks for a key.
-var javaHash = func(key []byte, n int) int {
+func javaHash(key []byte, n int) int {
 	p := kgo.StickyKeyPartitioner(nil).ForTopic("")
 	if key == nil {
 		key = []byte{}

@@ -257,36 +257,14 @@ func (w *pages) write(ctx context.Context, group []*handed) error {
 		clear(tx.messages)
 		clear(tx.changes)
 	}()
-	began := time.Now()
 	info := transactionInfo(t.info, tx, 0)
 	for _, h := range group {
 		info.Configs = append(info.Configs, strings.TrimPrefix(h.key, enrichedKey))
 	}
-	ev := t.events()
-	left, err := t.producer.commit(ctx, tx, steps{
-		begun:    func() { ev.TransactionBegun(info) },
-		produced: func() { ev.TransactionProduced(info) },
-		offsets:  func() { ev.OffsetsSent(info) },
-	})
+	err := t.commit(ctx, tx, info)
 	w.ended = time.Now()
-	info.Duration = w.ended.Sub(began)
-	if err != nil {
-		info.Err = err
-		ev.TransactionAborted(info)
-		if refused := (*recordError)(nil); errors.As(err, &refused) {
-			return w.refusal(refused)
-		}
-		return err
+	if refused := (*recordError)(nil); errors.As(err, &refused) {
+		return w.refusal(refused)
 	}
-	ev.TransactionCommitted(info)
-	if left.next >= 0 {
-		t.next, t.epoch = left.next, left.epoch
-		at("before-apply")
-		if err := t.apply(changes(tx.changes), tx.offsets); err != nil {
-			return fmt.Errorf("apply to the local state: %w", err)
-		}
-		at("after-apply")
-		ev.StateApplied(info)
-	}
-	return nil
+	return err
 }

@@ -140,29 +140,36 @@ func (p *producer) beyond(r *kgo.Record, partitions int) {
 	}
 }
 
-// steps are told while a transaction goes its way.
-type steps struct {
-	begun, produced, offsets func()
+// commit writes one transaction and tells of it, with info, which it completes. On a *recordError the transaction is aborted
+// and nothing else is wrong. On any other error its outcome may be unknown (E5).
+func (p *producer) commit(ctx context.Context, tx *transaction, ev *Events, info *TransactionInfo) (left committed, err error) {
+	began := time.Now()
+	left, err = p.transact(ctx, tx, ev, *info)
+	info.Duration = time.Since(began)
+	if info.Err = err; err != nil {
+		ev.TransactionAborted(*info)
+	} else {
+		ev.TransactionCommitted(*info)
+	}
+	return left, err
 }
 
-// commit writes one transaction. On a *recordError the transaction is aborted and nothing else is wrong. On any other error
-// its outcome may be unknown (E5).
-func (p *producer) commit(ctx context.Context, tx *transaction, told steps) (committed, error) {
+func (p *producer) transact(ctx context.Context, tx *transaction, ev *Events, info TransactionInfo) (committed, error) {
 	if err := p.cl.BeginTransaction(); err != nil {
 		return committed{}, fmt.Errorf("begin transaction: %w", err)
 	}
-	told.begun()
+	ev.TransactionBegun(info)
 	if err := p.produce(ctx, tx); err != nil {
 		return committed{}, p.abort(ctx, err)
 	}
-	told.produced()
+	ev.TransactionProduced(info)
 	at("after-produce")
 	if len(tx.offsets) > 0 {
 		if err := p.sendOffsets(ctx, tx.offsets); err != nil {
 			return committed{}, p.abort(ctx, err)
 		}
+		ev.OffsetsSent(info)
 	}
-	told.offsets()
 	at("after-offsets")
 	if err := p.end(ctx); err != nil {
 		return committed{}, fmt.Errorf("end transaction: %w", err)
@@ -301,12 +308,7 @@ func (p *producer) abort(ctx context.Context, why error) error {
 	if ctx.Err() != nil {
 		return unrecorded(why)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
-	defer cancel()
-	if err := p.cl.AbortBufferedRecords(ctx); err != nil {
-		return fmt.Errorf("%w (and the abort: %w)", unrecorded(why), err)
-	}
-	if err := p.cl.EndTransaction(ctx, kgo.TryAbort); err != nil {
+	if err := abort(ctx, p.cl); err != nil {
 		return fmt.Errorf("%w (and the abort: %w)", unrecorded(why), err)
 	}
 	return why
@@ -336,10 +338,8 @@ func (p *producer) sendOffsets(ctx context.Context, offsets []commitOffset) erro
 		if !mayResend(err) || attempt == maxResends {
 			return fmt.Errorf("send offsets: %w", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, backoff(attempt)) {
 			return fmt.Errorf("send offsets: %w", context.Cause(ctx))
-		case <-time.After(backoff(attempt)):
 		}
 	}
 }

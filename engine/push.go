@@ -150,7 +150,7 @@ func (p *pushing) commit(ctx context.Context, page *stream.Page) error {
 	}
 	for failures := 0; ; failures++ {
 		began := time.Now()
-		err := p.try(ctx, began)
+		err := p.try(ctx)
 		if err == nil {
 			p.ended = time.Now()
 			return nil
@@ -177,23 +177,11 @@ func (p *pushing) commit(ctx context.Context, page *stream.Page) error {
 }
 
 // try writes the page once.
-func (p *pushing) try(ctx context.Context, began time.Time) error {
-	ev := p.events()
+func (p *pushing) try(ctx context.Context) error {
 	info := transactionInfo(p.info, &p.tx, len(p.tx.messages))
-	_, err := p.producer.commit(ctx, &p.tx, steps{
-		begun:    func() { ev.TransactionBegun(info) },
-		produced: func() { ev.TransactionProduced(info) },
-		offsets:  func() {},
-	})
+	_, err := p.producer.commit(ctx, &p.tx, p.events(), &info)
 	p.producer.alone = false
-	info.Duration = time.Since(began)
-	if err != nil {
-		info.Err = err
-		ev.TransactionAborted(info)
-		return err
-	}
-	ev.TransactionCommitted(info)
-	return nil
+	return err
 }
 
 // refused tells of a message that Kafka will never take.
@@ -225,7 +213,7 @@ func (p *pushing) renew(ctx context.Context, why error, failures int) error {
 		info.Err = why
 		p.setPhase(phaseRestarting)
 		p.events().TaskRestarting(info)
-		if !pause(ctx, min(100*time.Millisecond<<min(failures, 6), 5*time.Second)) {
+		if !pause(ctx, restart(failures)) {
 			return context.Cause(ctx)
 		}
 		if why = p.fence(ctx); why == nil {

@@ -49,6 +49,22 @@ func readTopic(ctx context.Context, cl *kgo.Client, topic string, fn func(*kgo.R
 	return next, nil
 }
 
+// startOf answers where the log of a partition begins.
+func startOf(ctx context.Context, cl *kgo.Client, topic string, partition int32) (int64, error) {
+	starts, err := kadm.NewClient(cl).ListStartOffsets(ctx, topic)
+	if err != nil {
+		return 0, fmt.Errorf("list offsets of %s: %w", topic, err)
+	}
+	start, ok := starts.Lookup(topic, partition)
+	if !ok {
+		return 0, fmt.Errorf("list offsets of %s/%d: no answer", topic, partition)
+	}
+	if start.Err != nil {
+		return 0, fmt.Errorf("list offsets of %s/%d: %w", topic, partition, start.Err)
+	}
+	return start.Offset, nil
+}
+
 // readSome is one fetch of one partition.
 func readSome(ctx context.Context, cl *kgo.Client, topic string, partition int32, from, end int64, fn func(*kgo.Record) error) (int64, error) {
 	for attempt := 0; ; attempt++ {

@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
@@ -32,15 +31,11 @@ const (
 func (t *task) restore(ctx context.Context, takeover int64) error {
 	began := time.Now()
 	topic := t.g.s.changelog
-	starts, err := kadm.NewClient(t.g.s.engine.admin).ListStartOffsets(ctx, topic)
+	start, err := startOf(ctx, t.g.s.engine.admin, topic, t.partition)
 	if err != nil {
-		return fmt.Errorf("restore: list offsets of %s: %w", topic, err)
+		return fmt.Errorf("restore: %w", err)
 	}
-	start, ok := starts.Lookup(topic, t.partition)
-	if !ok || start.Err != nil {
-		return fmt.Errorf("restore: list offsets of %s/%d: %w", topic, t.partition, start.Err)
-	}
-	from, err := t.trusted(start.Offset, takeover)
+	from, err := t.trusted(start, takeover)
 	if err != nil {
 		return err
 	}
@@ -48,7 +43,7 @@ func (t *task) restore(ctx context.Context, takeover int64) error {
 		if err := t.local.Clear(); err != nil {
 			return fmt.Errorf("restore %s/%d: %w", topic, t.partition, err)
 		}
-		from = start.Offset
+		from = start
 	}
 	cl, err := t.g.s.engine.kafka.client(
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {t.partition: kgo.NewOffset().At(from)}}),

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -194,10 +193,8 @@ func (t *task) life() {
 		if failures++; worked {
 			failures = 0
 		}
-		select {
-		case <-t.soft.Done():
+		if !pause(t.soft, restart(failures)) {
 			return
-		case <-time.After(min(100*time.Millisecond<<min(failures, 6), 5*time.Second)):
 		}
 	}
 }
@@ -279,15 +276,9 @@ func (t *task) begins(first bool) ([]Offset, error) {
 		if o.Offset >= 0 {
 			continue
 		}
-		starts, err := kadm.NewClient(t.g.client).ListStartOffsets(t.soft, o.Topic)
-		if err != nil {
-			return nil, fmt.Errorf("list offsets of %s: %w", o.Topic, err)
+		if offsets[i].Offset, err = startOf(t.soft, t.g.client, o.Topic, o.Partition); err != nil {
+			return nil, err
 		}
-		start, _ := starts.Lookup(o.Topic, o.Partition)
-		if start.Err != nil {
-			return nil, fmt.Errorf("list offsets of %s: %w", o.Topic, start.Err)
-		}
-		offsets[i].Offset = start.Offset
 	}
 	return offsets, nil
 }
@@ -309,6 +300,22 @@ func (t *task) takeover(ctx context.Context) (offset int64, err error) {
 		return 0, fmt.Errorf("takeover: %w", err)
 	}
 	return t.producer.slab[0].Offset, nil
+}
+
+// commit writes tx in one transaction, tells of it with info, and applies its changes to the store.
+func (t *task) commit(ctx context.Context, tx *transaction, info TransactionInfo) error {
+	left, err := t.producer.commit(ctx, tx, t.events(), &info)
+	if err != nil || left.next < 0 {
+		return err
+	}
+	t.next, t.epoch = left.next, left.epoch
+	at("before-apply")
+	if err := t.apply(changes(tx.changes), tx.offsets); err != nil {
+		return fmt.Errorf("apply to the local state: %w", err)
+	}
+	at("after-apply")
+	t.events().StateApplied(info)
+	return nil
 }
 
 // agrees finds out whether state and offsets tell of the same past. State without any committed offset means that the
@@ -348,10 +355,8 @@ func (t *task) stableOffsets(ctx context.Context) ([]Offset, error) {
 		if err == nil || !kerr.IsRetriable(err) {
 			return offsets, err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, backoff(attempt)) {
 			return nil, context.Cause(ctx)
-		case <-time.After(backoff(attempt)):
 		}
 	}
 }

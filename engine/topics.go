@@ -274,10 +274,8 @@ func awaitTopics(ctx context.Context, adm *kadm.Client, topics []string) error {
 		if ready {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, backoff(attempt)) {
 			return fmt.Errorf("%w: topics %s were created, but the cluster does not show them yet; try again", ErrSurroundings, strings.Join(topics, ", "))
-		case <-time.After(backoff(attempt)):
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/flechtwerk/flechtwerk/engine/expr"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
@@ -281,11 +280,7 @@ func (b *batches) failed(i int, err error) error {
 
 // onError is the policy for a record whose filter, key or body fails.
 func (b *batches) onError(topic string, offset int64, key []byte, err error) error {
-	if failure := (*expr.Failure)(nil); errors.As(err, &failure) {
-		if at, ok := b.spec.At(failure); ok {
-			err = fmt.Errorf("%s:%d:%d: %w", at.File, at.Line, at.Column, err)
-		}
-	}
+	err = b.spec.Placed(err)
 	b.tell(topic, offset, err)
 	switch b.spec.OnError {
 	case pipeline.Skip:
@@ -378,32 +373,7 @@ func (b *batches) commit(ctx context.Context, taken int) error {
 			return &recordError{index: len(tx.messages) + i, err: err}
 		}
 	}
-	began := time.Now()
-	info := transactionInfo(t.info, tx, taken)
-	ev := t.events()
-	left, err := t.producer.commit(ctx, tx, steps{
-		begun:    func() { ev.TransactionBegun(info) },
-		produced: func() { ev.TransactionProduced(info) },
-		offsets:  func() { ev.OffsetsSent(info) },
-	})
-	info.Duration = time.Since(began)
-	if err != nil {
-		info.Err = err
-		ev.TransactionAborted(info)
-		return err
-	}
-	ev.TransactionCommitted(info)
-	if left.next < 0 {
-		return nil
-	}
-	t.next, t.epoch = left.next, left.epoch
-	at("before-apply")
-	if err := t.apply(changes(tx.changes), tx.offsets); err != nil {
-		return fmt.Errorf("apply to the local state: %w", err)
-	}
-	at("after-apply")
-	ev.StateApplied(info)
-	return nil
+	return t.commit(ctx, tx, transactionInfo(t.info, tx, taken))
 }
 
 // batchOverhead is what a record batch of one record takes beside key and value, in bytes: its header, and the record's own.

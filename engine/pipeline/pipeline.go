@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -293,4 +295,17 @@ func (x *expressions) At(f *expr.Failure) (Place, bool) {
 		}
 	}
 	return Place{}, false
+}
+
+// Placed is err, with the place in the pipeline file if it is of an expression of the stage.
+func (x *expressions) Placed(err error) error {
+	if err == nil {
+		return nil
+	}
+	if failure := (*expr.Failure)(nil); errors.As(err, &failure) {
+		if at, ok := x.At(failure); ok {
+			return fmt.Errorf("%s:%d:%d: %w", at.File, at.Line, at.Column, err)
+		}
+	}
+	return err
 }
