@@ -134,17 +134,6 @@ func startsWith(text, word string) bool {
 	return ok && s.word() == ""
 }
 
-// parserErrors are what the parser found, and whether it found anything.
-func (c *compilation) parserErrors(src *source, err error) (list parser.ErrorList, failed bool) {
-	if err == nil {
-		return nil, false
-	}
-	if !errors.As(err, &list) {
-		c.report(src.place(src.parts[0].start), "script.syntax", err.Error(), "")
-	}
-	return list, true
-}
-
 // export is how the function of a module is declared.
 func (s *Source) export() string {
 	head := "export function* "
@@ -168,116 +157,6 @@ func bodyEnd(p *ast.Program) int {
 		return int(s.Idx1()) - 1
 	}
 	return int(f.Body.RightBrace) + 1 // the parenthesis behind it
-}
-
-// reportSyntax reports what the parser found. Only the first error of a line counts: the parser stumbles on.
-func (c *compilation) reportSyntax(src *source, list parser.ErrorList) {
-	text := src.text.String()
-	lines := map[int]bool{}
-	for _, e := range list {
-		offset := src.offset(e.Position.Line, e.Position.Column)
-		if offset < 0 {
-			offset = len(text)
-		}
-		if lines[e.Position.Line] {
-			continue
-		}
-		lines[e.Position.Line] = true
-		if len(lines) > 1 && e.Message == "Unexpected end of input" {
-			continue
-		}
-		word := text[min(offset, len(text)):]
-		at := src.place(offset)
-		switch {
-		case strings.HasPrefix(word, "await") && strings.HasSuffix(strings.TrimRight(text[:offset], " \t"), "for"):
-			c.report(at, "script.await", "for await is not there", "await the list, then loop: for (const x of await list)")
-			return
-		case strings.HasPrefix(word, "await"):
-			c.report(at, "script.await", awaitMessage, awaitHint)
-			return
-		case strings.HasSuffix(strings.TrimRight(text[:min(offset, len(text))], " \t"), "await"):
-			c.report(src.place(strings.LastIndex(text[:offset], "await")), "script.await", awaitMessage, awaitHint)
-			return
-		case strings.HasPrefix(word, "import"):
-			c.report(at, "script.import", "import stands only at the top of a file", "put the body into a file ({ script: file.js }), or what is imported into functions")
-			return
-		case strings.HasPrefix(word, "export"):
-			c.report(at, "script.syntax", "export stands only in a file of its own", "a body is written without a function around it")
-			return
-		case strings.HasSuffix(strings.TrimRight(text[:min(offset, len(text))], " \t"), "yield"):
-			c.innerYield(src, strings.LastIndex(text[:offset], "yield"))
-			return
-		case e.Message == "Illegal return statement":
-			c.report(at, "script.functions", "return stands outside of a function", "functions only declare; a body may return")
-			return
-		case src.find(offset) == nil && strings.HasSuffix(e.Message, "token }") && extraBrace(src) >= 0:
-			c.report(src.place(extraBrace(src)), "script.syntax", "this closes more than was opened", "remove the extra }")
-			return
-		case strings.HasPrefix(word, "/"):
-			c.report(at, "script.syntax", "regular expression: "+plainSyntax(e.Message), "")
-			continue
-		case src.find(offset) == nil && offset >= src.parts[0].end || e.Message == "Unexpected end of input":
-			if len(lines) > 1 {
-				return // the parser has lost its way before
-			}
-			p := &src.parts[0]
-			if open, what := unclosed(text[p.start:p.end]); open >= 0 {
-				c.report(p.place(open), "script.syntax", what+" is not closed", "it is open at the end of the text")
-			} else {
-				c.report(at, "script.syntax", "the text ends where more is expected", "close what is open: a bracket, a string or a comment")
-			}
-			return
-		}
-		c.report(at, "script.syntax", plainSyntax(e.Message), syntaxHint(e.Message))
-	}
-}
-
-// extraBrace is the offset of the last } if the text parses without it, or -1.
-func extraBrace(src *source) int {
-	text, p := src.text.String(), &src.parts[len(src.parts)-1]
-	i := strings.LastIndexByte(text[p.start:p.end], '}')
-	if i < 0 {
-		return -1
-	}
-	i += p.start
-	if _, err := parse(text[:i] + " " + text[i+1:]); err != nil {
-		return -1
-	}
-	return i
-}
-
-// innerYield reports a yield in a function that is no generator, the usual mistake with forEach and map.
-func (c *compilation) innerYield(src *source, offset int) {
-	c.report(src.place(offset), "script.yield", innerYieldMessage, innerYieldHint)
-}
-
-const (
-	innerYieldMessage = "yield stands in a function inside the body"
-	innerYieldHint    = "loop with for (const x of list), or make it a function* and run it with yield*"
-)
-
-const (
-	awaitMessage = "await stands where nothing can wait"
-	awaitHint    = "write async before the function around it, and await what that answers; functions do no I/O while they load"
-)
-
-func plainSyntax(message string) string {
-	if message == "" {
-		return "syntax error"
-	}
-	return strings.ToLower(message[:1]) + message[1:]
-}
-
-func syntaxHint(message string) string {
-	switch {
-	case strings.HasSuffix(message, "token )"):
-		return "remove the extra parenthesis, or open one"
-	case strings.HasSuffix(message, "token }"):
-		return "close what was opened before it, or remove it"
-	case strings.HasSuffix(message, "token ILLEGAL"):
-		return "a string or a regular expression may not be closed, or a character is not JavaScript"
-	}
-	return ""
 }
 
 // join makes one program of all texts. What it looks like with files that are imported stands in link.go.
@@ -468,35 +347,12 @@ func (c *compilation) functions(r *rewriter, outer *ast.FunctionLiteral, units m
 	r.declareBlock(list, shared)
 	names := r.sharedNames()
 	c.checkReserved(r, list)
-	var kept []ast.Statement
-	for from := 0; from < len(list); {
-		to, m := from+1, c.textOf(r, list[from])
-		for to < len(list) && c.textOf(r, list[to]) == m {
-			to++
-		}
-		r.push()
-		r.imports(m)
-		for _, s := range list[from:to] {
-			if f, ok := s.(*ast.FunctionDeclaration); ok && c.Module && f.Function.Name != nil && f.Function.Name.Name.String() == c.Kind.String() {
-				body = f.Function
-				kept = append(kept, s)
-				continue
-			}
-			kept = append(kept, c.declarations(r, []ast.Statement{s}, units, "")...)
-		}
-		r.pop()
-		from = to
+	kept, exported := c.walkTexts(r, list, units)
+	if c.Module {
+		body = exported
 	}
 	if body == nil || c.Module && body.Generator == (c.Kind == Enrich) {
-		at := place{file: c.Body.File, line: c.Body.Line, column: c.Body.Column}
-		if body != nil {
-			at = r.src.place(int(body.Function) - 1)
-		}
-		star := "*"
-		if c.Kind == Enrich {
-			star = ""
-		}
-		c.report(at, "script.module", fmt.Sprintf("the file exports no function%s %s", star, c.Kind), "write "+c.export())
+		c.reportNoBody(r, body)
 		return false
 	}
 	r.unit = &unit{}
@@ -534,6 +390,43 @@ func (c *compilation) functions(r *rewriter, outer *ast.FunctionLiteral, units m
 	}
 	outer.Body.List = append(kept, &ast.ReturnStatement{Return: body.Function, Argument: handler})
 	return waits
+}
+
+// walkTexts walks what functions declare and, where the body is a file, what stands in that, each text with what it imports. It
+// answers the body of a file, which it leaves alone.
+func (c *compilation) walkTexts(r *rewriter, list []ast.Statement, units map[string]*unit) (kept []ast.Statement, body *ast.FunctionLiteral) {
+	for from := 0; from < len(list); {
+		to, m := from+1, c.textOf(r, list[from])
+		for to < len(list) && c.textOf(r, list[to]) == m {
+			to++
+		}
+		r.push()
+		r.imports(m)
+		for _, s := range list[from:to] {
+			if f, ok := s.(*ast.FunctionDeclaration); ok && c.Module && f.Function.Name != nil && f.Function.Name.Name.String() == c.Kind.String() {
+				body = f.Function
+				kept = append(kept, s)
+				continue
+			}
+			kept = append(kept, c.declarations(r, []ast.Statement{s}, units, "")...)
+		}
+		r.pop()
+		from = to
+	}
+	return kept, body
+}
+
+// reportNoBody reports a file without the function that it is there for; body is one of that name that is of another kind.
+func (c *compilation) reportNoBody(r *rewriter, body *ast.FunctionLiteral) {
+	at := place{file: c.Body.File, line: c.Body.Line, column: c.Body.Column}
+	if body != nil {
+		at = r.src.place(int(body.Function) - 1)
+	}
+	star := "*"
+	if c.Kind == Enrich {
+		star = ""
+	}
+	c.report(at, "script.module", fmt.Sprintf("the file exports no function%s %s", star, c.Kind), "write "+c.export())
 }
 
 // textOf is the text that a statement of functions or of the body's file stands in.
@@ -715,24 +608,6 @@ var mutableClasses = map[string]bool{
 	"Map": true, "Set": true, "WeakMap": true, "WeakSet": true, "Date": true, "ArrayBuffer": true, "DataView": true,
 	"Int8Array": true, "Uint8Array": true, "Uint8ClampedArray": true, "Int16Array": true, "Uint16Array": true, "Int32Array": true,
 	"Uint32Array": true, "Float32Array": true, "Float64Array": true, "BigInt64Array": true, "BigUint64Array": true,
-}
-
-// reportCompiler reports what goja's compiler refuses.
-func (c *compilation) reportCompiler(src *source, err error) {
-	var syntax *goja.CompilerSyntaxError
-	if errors.As(err, &syntax) && syntax.File != nil {
-		if strings.HasPrefix(src.text.String()[min(syntax.Offset, src.text.Len()):], "yield") {
-			c.innerYield(src, syntax.Offset)
-			return
-		}
-		message := plainSyntax(syntax.Message)
-		if strings.HasPrefix(src.text.String()[min(syntax.Offset, src.text.Len()):], "/") {
-			message = "regular expression: " + message
-		}
-		c.report(src.place(syntax.Offset), "script.syntax", message, "")
-		return
-	}
-	c.report(src.place(src.parts[0].start), "script.syntax", err.Error(), "")
 }
 
 func parameters(names []string) *ast.ParameterList {

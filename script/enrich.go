@@ -7,7 +7,6 @@ import (
 
 	"github.com/dop251/goja"
 
-	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
@@ -54,7 +53,7 @@ func (e *enricher) Complete(ctx context.Context, config stream.Config) ([]byte, 
 		return nil, err
 	}
 	var completed []byte
-	v.complete = func(value goja.Value) { completed = v.encodeConfig(value) }
+	v.complete = func(value goja.Value) { completed = v.encodeObject(value, notAConfig) }
 	r := &run{ctx: ctx, poll: &stream.Poll{Config: config}, vm: v}
 	err, reusable := r.run()
 	v.complete = nil
@@ -73,22 +72,6 @@ func (e *enricher) Complete(ctx context.Context, config stream.Config) ([]byte, 
 
 // Close implements stream.Enrich.
 func (e *enricher) Close() { e.vms.close() }
-
-// encodeConfig is the JSON of what an enrich returns.
-func (v *vm) encodeConfig(value goja.Value) []byte {
-	o, ok := value.(*goja.Object)
-	if !ok || o.ClassName() != "Object" {
-		v.throw(notAConfig(value))
-	}
-	text := v.encoder.encode(nil, value)
-	if hasSpace(text) {
-		text = rawjson.Compact(nil, text)
-	}
-	if text[0] != '{' {
-		v.throw(notAConfig(value))
-	}
-	return text
-}
 
 func notAConfig(value goja.Value) *refusal {
 	return refuse(CodeEnrich, enrichHint, "an enrich returns the completed config, a plain object, and not %s", kindName(value))

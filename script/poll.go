@@ -3,14 +3,12 @@ package script
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/dop251/goja"
 
-	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
@@ -350,12 +348,9 @@ func (r *run) commit() error {
 
 // config makes the object config.
 func (v *vm) config(c *stream.Config) (goja.Value, error) {
-	raw := c.Value
-	if len(raw) == 0 {
-		raw = []byte("{}")
-	}
-	if kind, _, err := rawjson.Check(raw, nil); err != nil || kind != rawjson.Object {
-		return nil, errors.New("config " + c.Key + ": not a JSON object")
+	raw, err := objectText("config", c.Key, c.Value)
+	if err != nil {
+		return nil, err
 	}
 	return v.configObject(c.Key, raw), nil
 }

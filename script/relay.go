@@ -9,7 +9,6 @@ import (
 
 	"github.com/dop251/goja"
 
-	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
@@ -104,13 +103,11 @@ func (r *relay) Run(ctx context.Context, in *stream.Relaying, page *stream.Page)
 func (r *relay) Close() { r.transform.Close() }
 
 func (r *relaying) begin(in *stream.Relaying) error {
-	*r = relaying{in: in, config: in.Config.Value}
-	if len(r.config) == 0 {
-		r.config = []byte("{}")
+	config, err := objectText("config", in.Config.Key, in.Config.Value)
+	if err != nil {
+		return err
 	}
-	if kind, _, err := rawjson.Check(r.config, nil); err != nil || kind != rawjson.Object {
-		return fmt.Errorf("config %s: not a JSON object", in.Config.Key)
-	}
+	*r = relaying{in: in, config: config}
 	if from := in.Response; from != nil {
 		header := http.Header{}
 		for _, h := range from.Headers {

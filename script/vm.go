@@ -45,10 +45,8 @@ type Env struct {
 	Memory *Memory
 }
 
-const (
-	// maxCallDepth is how deep JavaScript calls may nest.
-	maxCallDepth = 1000
-)
+// maxCallDepth is how deep JavaScript calls may nest.
+const maxCallDepth = 1000
 
 // plainValues makes every VM keep values in ordinary objects.
 var plainValues = false
@@ -116,33 +114,28 @@ type vm struct {
 
 // newVM makes a VM, evaluates the functions and finds the handler.
 func newVM(p *Program, env *Env) (*vm, error) {
+	initial, err := objectText("initial state of stage", env.Stage, env.Initial)
+	if err != nil {
+		return nil, err
+	}
+	vars, err := objectText("vars of stage", env.Stage, env.Vars)
+	if err != nil {
+		return nil, err
+	}
+	if env.Memory == nil {
+		env.Memory = NewMemory()
+	}
 	rt := goja.New()
-	v := &vm{rt: rt, program: p, env: env, initial: trim(env.Initial)}
+	v := &vm{rt: rt, program: p, env: env, initial: trim(initial)}
 	v.values = newValues(rt, plainValues || p.plain)
 	v.ordinary = newValues(rt, true)
 	v.ordinary.parse = true
 	v.encoder = encoder{vm: v, limit: maxValue}
-	if len(v.initial) == 0 {
-		v.initial = []byte("{}")
-	}
 	rt.SetMaxCallStackSize(maxCallDepth)
 	rt.SetTimeSource(v.clock)
 	v.readers = contentReaders()
 	v.proceed = func() {}
 	rt.SetPromiseRejectionTracker(v.track)
-	vars := env.Vars
-	if vars == nil {
-		vars = []byte("{}")
-	}
-	if kind, _, err := rawjson.Check(vars, nil); err != nil || kind != rawjson.Object {
-		return nil, fmt.Errorf("vars of stage %s: not a JSON object: %v", env.Stage, err)
-	}
-	if kind, _, err := rawjson.Check(v.initial, nil); err != nil || kind != rawjson.Object {
-		return nil, fmt.Errorf("initial state of stage %s: not a JSON object: %v", env.Stage, err)
-	}
-	if env.Memory == nil {
-		env.Memory = NewMemory()
-	}
 	limitBuiltins(v)
 	v.operators()
 	watchThen(v)
@@ -150,49 +143,14 @@ func newVM(p *Program, env *Env) (*vm, error) {
 	replaceJSON(v)
 	f := newFreezer(rt)
 	f.builtins()
-
-	message := v.native("Message", 1, v.newMessage)
-	state := v.native("State", 1, v.newState)
-	must(state.Set("initial", v.native("initial", 0, func(goja.FunctionCall) goja.Value { return v.values.decode(v.initial) })))
-	plain := newValues(rt, true)
-	varsValue := plain.decode(trim(vars))
-	v.glance.vars = &lazy{text: &text{raw: trim(vars)}}
-	console := newConsole(v)
-	f.deep("Message", message)
-	f.deep("State", state)
-	f.deep("vars", varsValue)
-	f.deep("console", console)
-	args := []goja.Value{
-		v.native("yield", 1, v.yield), v.native("State", 1, v.yieldState), nil, v.native("returned", 1, v.returned), v.native("pass", 1, v.pass), v.native("snap", 1, v.snap),
-		v.native("freeze", 0, func(call goja.FunctionCall) goja.Value {
-			names, list := p.shared[call.Argument(0).ToInteger()], call.Arguments[1:]
-			for i, arg := range list {
-				f.deep(names[i], arg)
-			}
-			return list[len(list)-1]
-		}),
-		v.native("await", 2, v.awaited), v.native("answer", 1, v.answered), v.native("await", 2, v.ready), v.native("await", 0, v.settledValue), v.native("memo", 3, v.awaitedMemo), v.native("Promise", 1, v.executor), v.native("throw", 2, v.thrown), v.native("operator", 3, v.bounded), v.native("formulas", 0, v.takeFormulas),
-		message, state, varsValue, console,
-	}
-	over, err := v.over(args[0])
+	given, err := v.natives(f, trim(vars))
 	if err != nil {
 		return nil, err
 	}
-	args[2] = over
-	for i := range p.objects {
-		args = append(args, v.native("object", 0, v.maker(p.objects[i])))
+	var args []goja.Value
+	for _, name := range p.parameters() {
+		args = append(args, given[name])
 	}
-	for i := range p.messages {
-		v.emitters = append(v.emitters, v.emitter(p.messages[i]))
-		args = append(args, v.native("emit", 0, v.emitters[i]))
-	}
-	for _, list := range p.runs {
-		args = append(args, v.native("run", 2, v.run(list)))
-	}
-	for _, name := range p.builtins {
-		args = append(args, v.named(name, f))
-	}
-
 	outer, err := rt.RunProgram(p.code)
 	if err != nil {
 		return nil, v.failure(err)
@@ -214,6 +172,83 @@ func newVM(p *Program, env *Env) (*vm, error) {
 	v.handler = handler.(*goja.Object)
 	v.values.begin()
 	return v, nil
+}
+
+// objectText is a JSON object as it was given, {} if it was not. what and of name it in the error.
+func objectText(what, of string, raw []byte) ([]byte, error) {
+	if len(raw) == 0 {
+		return []byte("{}"), nil
+	}
+	switch kind, _, err := rawjson.Check(raw, nil); {
+	case err != nil:
+		return nil, fmt.Errorf("%s %s: not a JSON object: %w", what, of, err)
+	case kind != rawjson.Object:
+		return nil, fmt.Errorf("%s %s: not a JSON object", what, of)
+	}
+	return raw, nil
+}
+
+// natives are what the program is called with, by the names of its parameters.
+func (v *vm) natives(f *freezer, vars []byte) (map[string]goja.Value, error) {
+	p := v.program
+	given := map[string]goja.Value{}
+	// shown is how stacks name the function.
+	native := func(name, shown string, length int, run func(goja.FunctionCall) goja.Value) goja.Value {
+		given[name] = v.native(shown, length, run)
+		return given[name]
+	}
+	api := func(name string, value goja.Value) {
+		f.deep(name, value)
+		given[name] = value
+	}
+	state := v.native("State", 1, v.newState)
+	must(state.Set("initial", v.native("initial", 0, func(goja.FunctionCall) goja.Value { return v.values.decode(v.initial) })))
+	plain := newValues(v.rt, true)
+	v.glance.vars = &lazy{text: &text{raw: vars}}
+	api("Message", v.native("Message", 1, v.newMessage))
+	api("State", state)
+	api("vars", plain.decode(vars))
+	api("console", newConsole(v))
+
+	over, err := v.over(native(nameYield, "yield", 1, v.yield))
+	if err != nil {
+		return nil, err
+	}
+	given[nameOver] = over
+	native(nameKeep, "State", 1, v.yieldState)
+	native(nameReturned, "returned", 1, v.returned)
+	native(namePass, "pass", 1, v.pass)
+	native(nameSnap, "snap", 1, v.snap)
+	native(nameFreeze, "freeze", 0, func(call goja.FunctionCall) goja.Value {
+		names, list := p.shared[call.Argument(0).ToInteger()], call.Arguments[1:]
+		for i, arg := range list {
+			f.deep(names[i], arg)
+		}
+		return list[len(list)-1]
+	})
+	native(nameAwait, "await", 2, v.awaited)
+	native(nameAnswer, "answer", 1, v.answered)
+	native(nameReady, "await", 2, v.ready)
+	native(nameSettled, "await", 0, v.settledValue)
+	native(nameMemo, "memo", 3, v.awaitedMemo)
+	native(nameExecutor, "Promise", 1, v.executor)
+	native(nameThrown, "throw", 2, v.thrown)
+	native(nameBounded, "operator", 3, v.bounded)
+	native(nameFormulas, "formulas", 0, v.takeFormulas)
+	for i, s := range p.objects {
+		native(fmt.Sprint(nameObject, i), "object", 0, v.maker(s))
+	}
+	for i, s := range p.messages {
+		v.emitters = append(v.emitters, v.emitter(s))
+		native(fmt.Sprint(nameEmit, i), "emit", 0, v.emitters[i])
+	}
+	for i, list := range p.runs {
+		native(fmt.Sprint(nameRun, i), "run", 2, v.run(list))
+	}
+	for _, name := range p.builtins {
+		given[name] = v.named(name, f)
+	}
+	return given, nil
 }
 
 // interrupt ends the script before its next instruction, and what is done in Go for it at its next look.
@@ -428,19 +463,25 @@ func (v *vm) encodeState(value goja.Value) []byte {
 	if value == nil || goja.IsUndefined(value) || goja.IsNull(value) {
 		return nil
 	}
+	text := v.encodeObject(value, notAState)
+	if string(text) == "{}" {
+		return nil
+	}
+	return text
+}
+
+// encodeObject is the JSON of a plain object, without white space. otherwise is thrown for what is none.
+func (v *vm) encodeObject(value goja.Value, otherwise func(goja.Value) *refusal) []byte {
 	o, ok := value.(*goja.Object)
 	if !ok || o.ClassName() != "Object" {
-		v.throw(notAState(value))
+		v.throw(otherwise(value))
 	}
 	text := v.encoder.encode(nil, value)
 	if hasSpace(text) {
 		text = rawjson.Compact(nil, text)
 	}
-	if string(text) == "{}" {
-		return nil
-	}
 	if text[0] != '{' {
-		v.throw(notAState(value))
+		v.throw(otherwise(value))
 	}
 	return text
 }
