@@ -344,12 +344,13 @@ func (t *overlapping) begin(i int) error {
 	if err != nil {
 		return err
 	}
-	args := t.args
-	if t.begun, t.onward = t.program.loops, t.program.loops; !t.program.loops {
-		args = t.arguments(c, &t.batch.Records[i])
-	}
+	t.begun, t.onward = t.program.loops, t.program.loops
 	if err := t.enter(func() error {
 		return v.slice(c, func() error {
+			args := t.args
+			if !t.program.loops {
+				args = t.arguments(c, &t.batch.Records[i])
+			}
 			answer, err := t.body(goja.Undefined(), args...)
 			if c := v.turn; err == nil && c != nil {
 				c.promise = answer.Export().(*goja.Promise)
