@@ -15,7 +15,7 @@ import (
 	"github.com/flechtwerk/flechtwerk/engine/enginetest"
 )
 
-// stepper is a server that computes a step of a chain. It takes up to four milliseconds for each, and one in two hundred
+// stepper is a server that computes a step of a chain. It takes up to four milliseconds for each, and one in ten
 // requests it answers with a status of 500.
 type stepper struct {
 	*httptest.Server
@@ -45,7 +45,7 @@ func newStepper(t *testing.T) *stepper {
 		case <-r.Context().Done():
 			return
 		}
-		if rand.IntN(200) == 0 {
+		if rand.IntN(10) == 0 {
 			s.failed.Add(1)
 			http.Error(w, "not now", http.StatusInternalServerError)
 			return
@@ -88,7 +88,7 @@ func TestKillAwaiting(t *testing.T) {
 		t.Skip("starts the binary some fifteen times: left out by -short")
 	}
 	s := newStepper(t)
-	k := &killTest{partitions: 4, batch: 50, chain: enginetest.Chain{Keys: 60, Records: 40, Seed: 3,
+	k := &killTest{partitions: 4, batch: 100, chain: enginetest.Chain{Keys: 60, Records: 40, Seed: 3,
 		Stage: "timeout: 20s\non_error: { retry: 5ms..20ms }",
 		Body: `const answer = await fetch('` + s.URL + `', { query: { h: state.h, x: msg.value.x }, expect: 200 });
 const { h } = await answer.json();
@@ -104,6 +104,7 @@ yield Message({ value: { i: msg.value.i, n, h } });
 	for _, p := range []killPoint{{"after-run", 2, false}, {"after-produce", 2, false}, {"end-sent", 7, false}, {"before-apply", 2, true}, {"after-apply", 2, false}} {
 		k.killAt(t, p)
 	}
+	k.killOnRevoke(t)
 	for range 6 {
 		p := k.start(t, nil)
 		p.Stderr.Wait(t, 0, "task running")
