@@ -2,7 +2,9 @@ package script
 
 import (
 	"context"
+	"errors"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +22,9 @@ import (
 //     under way, will never end.
 //  3. To end a call is to reject what it waits for with the sentinel, which no catch clause takes; to drop it is to let it
 //     wait for ever, so that nothing of it runs any more.
-//  4. Nobody leaves while an operation of his is under way: the loop is drained first.
+//  4. A call is over when its body is. What a Promise.race, any or all that is settled has left under way ends with it; any other
+//     operation is one that the body forgot to await.
+//  5. Nobody leaves while an operation of his is under way: the loop is drained first.
 
 // turn is one run of a body that awaits.
 type turn struct {
@@ -41,6 +45,7 @@ type turn struct {
 	threw      goja.Value      // what was thrown last, or a promise was rejected with,
 	threwAt    int             // and where, as such an offset
 	landings   []func()        // of what it computes for memo
+	combined   []combined      // what was given to Promise.race, any and all, and had not settled at the last of them
 	reacted    bool            // an asynchronous function awaited, or something was given to a then: more may run than the body
 	origins    map[*goja.Object]*origin
 	bigs       []string
@@ -49,6 +54,16 @@ type turn struct {
 	parent  context.Context
 	ctx     context.Context // of operations; made with the first
 	release context.CancelFunc
+}
+
+// combined is a promise that was given to Promise.race, any or all, and the promise that came of it.
+type combined struct{ promise, of *goja.Promise }
+
+// leaves tells whether something is under way that does not matter any more.
+func (c *turn) leaves() bool {
+	return slices.ContainsFunc(c.combined, func(p combined) bool {
+		return p.promise.State() == goja.PromiseStatePending && p.of.State() != goja.PromiseStatePending
+	})
 }
 
 // context ends when the turn does.
@@ -249,7 +264,7 @@ func (v *vm) outcome(c *turn) (done bool, failed *Error) {
 	switch {
 	case state == goja.PromiseStateRejected:
 		return true, v.rejection(c, c.promise.Result())
-	case state == goja.PromiseStateFulfilled && len(c.operations) > 0:
+	case state == goja.PromiseStateFulfilled && len(c.operations) > 0 && !c.leaves():
 		o := c.operations[0]
 		failed = &Error{code: CodeForgotten, message: "the script ended before its " + o.name + " did", hint: "await what " + o.name + " answers"}
 		v.locate(failed, o.stack)
@@ -372,7 +387,17 @@ func (v *vm) settledValue(goja.FunctionCall) goja.Value {
 	return value
 }
 
-// watchThen notes that a call gives something to a promise's then.
+// sentinel is what a call is ended with that is over.
+func (v *vm) sentinel(failed *Error) *goja.Object {
+	if failed == nil {
+		return v.rt.NewGoError(&ended{errOver})
+	}
+	return v.rt.NewGoError(&ended{failed})
+}
+
+var errOver = errors.New("the call is over")
+
+// watchThen notes that a call gives something to a promise's then, and what it gives to Promise.race, any and all.
 func watchThen(v *vm) {
 	v.yes, v.no = v.rt.ToValue(true), v.rt.ToValue(false)
 	v.promise = v.rt.GlobalObject().Get("Promise")
@@ -382,9 +407,34 @@ func watchThen(v *vm) {
 	must(prototype.DefineDataProperty("then", v.native("then", 2, func(call goja.FunctionCall) goja.Value {
 		if v.turn != nil {
 			v.turn.reacted = true
+			if v.combining != nil {
+				if o, ok := call.This.(*goja.Object); ok {
+					if p, ok := o.Export().(*goja.Promise); ok {
+						*v.combining = append(*v.combining, p)
+					}
+				}
+			}
 		}
 		return then(call)
 	}), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	for _, name := range []string{"race", "any", "all"} {
+		combine := v.promise.(*goja.Object).Get(name).Export().(func(goja.FunctionCall) goja.Value)
+		must(v.promise.(*goja.Object).DefineDataProperty(name, v.native(name, 1, func(call goja.FunctionCall) goja.Value {
+			var given []*goja.Promise
+			outer := v.combining
+			v.combining = &given
+			defer func() { v.combining = outer }()
+			made := combine(call)
+			if of, ok := made.Export().(*goja.Promise); ok && v.turn != nil {
+				c := v.turn
+				c.combined = slices.DeleteFunc(c.combined, func(p combined) bool { return p.promise.State() != goja.PromiseStatePending })
+				for _, p := range given {
+					c.combined = append(c.combined, combined{p, of})
+				}
+			}
+			return made
+		}), goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_FALSE))
+	}
 }
 
 // thrown is called with each value that a script throws, and with the place.

@@ -458,7 +458,7 @@ func (t *overlapping) look(c *turn) error {
 		return &interrupted{c, failed}
 	}
 	if c.promise.State() == goja.PromiseStatePending || len(c.operations) > 0 {
-		over := t.vm.rt.NewGoError(&ended{failed})
+		over := t.vm.sentinel(failed)
 		if err := t.enter(func() error { return t.vm.end(c, over) }); err != nil {
 			return err
 		}

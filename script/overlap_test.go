@@ -283,6 +283,39 @@ func TestHostileBodiesHarmNoOtherKey(t *testing.T) {
 	}
 }
 
+// What a Promise.race, any or all that is settled has left under way ends with the body: it is no forgotten await.
+func TestLosersEndWithTheBody(t *testing.T) {
+	for name, c := range map[string]struct{ body, effects, failure string }{
+		"race":              {"yield Message({ value: (await Promise.race([fetch('x/10'), fetch('never')])).status })", "out a=200", ""},
+		"race, then on":     {"await Promise.race([fetch('x/10'), fetch('fail/50')]); await fetch('x/30'); yield Message({ value: 1 })", "out a=1", ""},
+		"any":               {"yield Message({ value: (await Promise.any([fetch('fail/5'), fetch('x/10'), fetch('never')])).status })", "out a=200", ""},
+		"all that rejected": {"try { await Promise.all([fetch('fail/10'), fetch('never')]) } catch (e) { yield Message({ value: e.code }) }", `out a="connect"`, ""},
+		"helpers":           {"const get = async what => { try { return await fetch(what) } finally { console.log('left', what); await fetch('x/1') } }; try { await Promise.all([get('fail/10'), get('never')]) } catch (e) { yield Message({ value: e.code }) }", `out a="connect"`, ""},
+		"one in the other":  {"await Promise.race([Promise.all([fetch('never'), fetch('x/10')]), fetch('x/20')]); yield Message({ value: 1 })", "out a=1", ""},
+		"throws":            {"await Promise.race([fetch('x/10'), fetch('never')]); yield Message({ value: 1 }); throw new Error('no')", "", "0: Error: no"},
+		"forgotten":         {"Promise.race([fetch('x/10'), fetch('x/20')]); yield Message({ value: 1 })", "", "0: the script ended before its fetch did (f.yaml:1:20)"},
+		"forgotten helper":  {"const get = async () => { await Promise.all([fetch('x/10'), fetch('x/20')]) }; get(); yield Message({ value: 1 })", "", "0: the script ended before its fetch did (f.yaml:1:51)"},
+		"won and forgotten": {"await Promise.race([fetch('x/10'), fetch('x/5')]); fetch('x/20'); await fetch('x/10'); yield Message({ value: 1 })", "", "0: the script ended before its fetch did (f.yaml:1:57)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := overlapCase{body: c.body, in: records("a"), skip: true, env: Env{Timeout: time.Second}}.run(t)
+			if r.err != nil || r.took >= time.Second {
+				t.Error(r.err, r.took)
+			}
+			expect(t, r.effects, c.effects)
+			if got := strings.Join(r.failures, "; "); !strings.HasPrefix(got, c.failure) || (got == "") != (c.failure == "") {
+				t.Errorf("failures %s", got)
+			}
+			if c.failure == "" && strings.Contains(c.body, "never") && !slices.Contains(r.server.lines, "gave up never") {
+				t.Errorf("the request is still there: %s", r.server.lines)
+			}
+			if name == "helpers" {
+				expect(t, r.printed, "left fail/10\nleft never")
+			}
+		})
+	}
+}
+
 func TestTimeoutWhileWaitingNamesTheLine(t *testing.T) {
 	r := overlapCase{body: "1;\n  await fetch('never')", in: records("a"), env: Env{Timeout: time.Minute}}.run(t)
 	var e *Error

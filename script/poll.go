@@ -259,11 +259,11 @@ func (r *run) overlap(body goja.Callable, args []goja.Value) (*Error, error) {
 	for err == nil {
 		done, failed := v.outcome(c)
 		if done {
-			if over := r.over; c.promise.State() == goja.PromiseStatePending || len(c.operations) > 0 {
-				if over == nil {
-					over = v.rt.NewGoError(&ended{failed})
+			if c.promise.State() == goja.PromiseStatePending || len(c.operations) > 0 {
+				if r.over == nil {
+					r.over = v.sentinel(failed)
 				}
-				err = v.end(c, over)
+				err = v.end(c, r.over)
 			}
 			return failed, err
 		}

@@ -277,6 +277,10 @@ func TestPollsThatAwait(t *testing.T) {
 			body:    "const p = fetch('x/5'); yield State({ a: 1 }); yield Message({ value: (await (await p).json()).name })",
 			effects: "commit cursor={\"a\":1}\ncommit de=\"x\"",
 		},
+		"a loser": {
+			body:    "yield Message({ value: (await Promise.race([fetch('x/10'), fetch('never')])).status }); yield State({ a: 1 }); yield Message({ value: 2 })",
+			effects: "commit de=200 cursor={\"a\":1}\ncommit de=2",
+		},
 		"stuck":     {body: "yield State({ a: 1 });\nawait new Promise(() => {})", effects: `commit cursor={"a":1}`, err: "the script awaits a promise that nothing can settle (f.yaml:2:1)"},
 		"forgotten": {body: "yield Message({ value: 1 }); fetch('never')", effects: "", err: "the script ended before its fetch did (f.yaml:1:35)"},
 		"timeout":   {body: "try { await fetch('never') } finally { console.log('finally') }", env: Env{Timeout: time.Minute}, effects: "", err: "the script ran longer than 1m0s (f.yaml:1:7)"},

@@ -86,7 +86,9 @@ type vm struct {
 	last    *turn      // the call that the last slice ended in
 	settled goja.Value // what is awaited, between @ready and @settled
 	promise goja.Value // the built-in Promise
-	yes, no goja.Value
+	// combining takes what Promise.race, any or all gives to a then while it runs.
+	combining *[]*goja.Promise
+	yes, no   goja.Value
 
 	// The call under way.
 	records  []stream.Record // of the batch; none in a poll
