@@ -128,7 +128,7 @@ func TestNothingBeginsInAPause(t *testing.T) {
 		var l log
 		p := mustCompile(t, Source{Body: bodyText(`console.log('begin', msg.key);
 const first = memory.get(msg.key) === null; memory.set(msg.key, 1);
-await fetch(msg.key === 'a' && first ? 'fail/10' : 'x/100'); console.log('end', msg.key)`)})
+await fetch(msg.key === 'a' && first ? 'fail/10' : msg.key === 'c' ? 'x/200' : 'x/100'); console.log('end', msg.key)`)})
 		began := time.Now()
 		env := Env{Outputs: out, Fetch: s.fetch, Concurrency: 2, Memory: NewMemory(), Timeout: time.Second}
 		env.Console = func(_, text string) { l.add("%s %d", text, time.Since(began).Milliseconds()) }
@@ -142,7 +142,7 @@ await fetch(msg.key === 'a' && first ? 'fail/10' : 'x/100'); console.log('end', 
 		if err := tr.Run(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, l.String(), "begin a 0\nbegin b 0\nend b 100\nbegin a 1010\nbegin c 1010\nend a 1110\nend c 1110")
+		expect(t, l.String(), "begin a 0\nbegin b 0\nend b 100\nbegin a 1010\nbegin c 1010\nend a 1110\nend c 1210")
 	})
 }
 
