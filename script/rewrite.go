@@ -204,42 +204,11 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 			s.Alternate = r.nested(s.Alternate)
 		}
 	case *ast.ForStatement:
-		r.push()
-		switch init := s.Initializer.(type) {
-		case *ast.ForLoopInitializerExpression:
-			init.Expression = r.expr(init.Expression)
-		case *ast.ForLoopInitializerVarDeclList:
-			for _, b := range init.List {
-				r.binding(b)
-			}
-		case *ast.ForLoopInitializerLexicalDecl:
-			for _, b := range init.LexicalDeclaration.List {
-				r.declare(b.Target, local)
-			}
-			for _, b := range init.LexicalDeclaration.List {
-				r.binding(b)
-			}
-		}
-		if s.Test != nil {
-			s.Test = unfoldedLoop(r.expr(s.Test))
-		}
-		if s.Update != nil {
-			s.Update = r.expr(s.Update)
-		}
-		s.Body = r.nested(s.Body)
-		r.pop()
+		r.loop(s)
 	case *ast.ForInStatement:
-		s.Source = r.expr(s.Source)
-		r.push()
-		r.forInto(s.Into)
-		s.Body = r.nested(s.Body)
-		r.pop()
+		s.Source, s.Body = r.each(s.Source, s.Into, s.Body)
 	case *ast.ForOfStatement:
-		s.Source = r.expr(s.Source)
-		r.push()
-		r.forInto(s.Into)
-		s.Body = r.nested(s.Body)
-		r.pop()
+		s.Source, s.Body = r.each(s.Source, s.Into, s.Body)
 	case *ast.WhileStatement:
 		s.Test = unfoldedLoop(r.expr(s.Test))
 		s.Body = r.nested(s.Body)
@@ -249,26 +218,7 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 	case *ast.LabelledStatement:
 		s.Statement = r.statement(s.Statement)
 	case *ast.ReturnStatement:
-		if s.Argument != nil {
-			if r.body && !r.enrich {
-				r.checkReturned(s.Return, s.Argument)
-			}
-			s.Argument = r.expr(s.Argument)
-			if r.body && r.enrich && r.async {
-				// What a promise gives is taken here, where the place of the return is known.
-				s.Argument = r.await(s.Return, s.Argument)
-			}
-			if r.body {
-				r.program.returns = true
-				s.Argument = call(nameReturned, s.Return, s.Argument)
-			}
-			if r.answers {
-				s.Argument = call(nameAnswer, s.Argument.Idx0(), s.Argument)
-			}
-		}
-		if r.body && r.loops {
-			return r.onward(s)
-		}
+		return r.returned(s)
 	case *ast.SwitchStatement:
 		s.Discriminant = r.expr(s.Discriminant)
 		r.push()
@@ -319,6 +269,43 @@ func (r *rewriter) statement(s ast.Statement) ast.Statement {
 	return s
 }
 
+// loop walks for (…; …; …).
+func (r *rewriter) loop(s *ast.ForStatement) {
+	r.push()
+	defer r.pop()
+	switch init := s.Initializer.(type) {
+	case *ast.ForLoopInitializerExpression:
+		init.Expression = r.expr(init.Expression)
+	case *ast.ForLoopInitializerVarDeclList:
+		for _, b := range init.List {
+			r.binding(b)
+		}
+	case *ast.ForLoopInitializerLexicalDecl:
+		for _, b := range init.LexicalDeclaration.List {
+			r.declare(b.Target, local)
+		}
+		for _, b := range init.LexicalDeclaration.List {
+			r.binding(b)
+		}
+	}
+	if s.Test != nil {
+		s.Test = unfoldedLoop(r.expr(s.Test))
+	}
+	if s.Update != nil {
+		s.Update = r.expr(s.Update)
+	}
+	s.Body = r.nested(s.Body)
+}
+
+// each walks for (into of source) body, or with in.
+func (r *rewriter) each(source ast.Expression, into ast.ForInto, body ast.Statement) (ast.Expression, ast.Statement) {
+	source = r.expr(source)
+	r.push()
+	defer r.pop()
+	r.forInto(into)
+	return source, r.nested(body)
+}
+
 func (r *rewriter) forInto(into ast.ForInto) {
 	switch into := into.(type) {
 	case *ast.ForIntoVar:
@@ -329,6 +316,31 @@ func (r *rewriter) forInto(into ast.ForInto) {
 	case *ast.ForIntoExpression:
 		into.Expression = r.target(into.Expression, false)
 	}
+}
+
+// returned walks a return. Of the body it hands over what is returned, which is refused at run time but in an enrich.
+func (r *rewriter) returned(s *ast.ReturnStatement) ast.Statement {
+	if s.Argument != nil {
+		if r.body && !r.enrich {
+			r.checkReturned(s.Return, s.Argument)
+		}
+		s.Argument = r.expr(s.Argument)
+		if r.body && r.enrich && r.async {
+			// What a promise gives is taken here, where the place of the return is known.
+			s.Argument = r.await(s.Return, s.Argument)
+		}
+		if r.body {
+			r.program.returns = true
+			s.Argument = call(nameReturned, s.Return, s.Argument)
+		}
+		if r.answers {
+			s.Argument = call(nameAnswer, s.Argument.Idx0(), s.Argument)
+		}
+	}
+	if r.body && r.loops {
+		return r.onward(s)
+	}
+	return s
 }
 
 // catch makes the clause pass the sentinel on before anything of the user's runs, the parameter's pattern included. That becomes
@@ -616,28 +628,33 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		}
 		r.exprs(e.Expressions)
 	case *ast.UnaryExpression:
-		switch id, named := e.Operand.(*ast.Identifier); {
-		case named && e.Operator == token.TYPEOF:
-			if _, ok := r.look(id.Name.String()); ok || r.known[id.Name.String()] {
-				r.reference(id)
-			}
-		case e.Operator == token.INCREMENT || e.Operator == token.DECREMENT:
-			e.Operand = r.target(e.Operand, false)
-			r.noteMember(e.Operand)
-		case e.Operator == token.TYPEOF:
-			r.spared = e.Operand
-			e.Operand = r.expr(e.Operand)
-		case e.Operator == token.DELETE:
-			if dot, ok := e.Operand.(*ast.DotExpression); ok {
-				r.lends(dot.Left)
-			}
-			r.checkAssigned(e.Operand)
-			e.Operand = r.owner(e.Operand)
-		default:
-			e.Operand = r.expr(e.Operand)
-			if mayThrow(e) {
-				return anchored(e)
-			}
+		return r.unary(e)
+	}
+	return e
+}
+
+func (r *rewriter) unary(e *ast.UnaryExpression) ast.Expression {
+	switch id, named := e.Operand.(*ast.Identifier); {
+	case named && e.Operator == token.TYPEOF:
+		if _, ok := r.look(id.Name.String()); ok || r.known[id.Name.String()] {
+			r.reference(id)
+		}
+	case e.Operator == token.INCREMENT || e.Operator == token.DECREMENT:
+		e.Operand = r.target(e.Operand, false)
+		r.noteMember(e.Operand)
+	case e.Operator == token.TYPEOF:
+		r.spared = e.Operand
+		e.Operand = r.expr(e.Operand)
+	case e.Operator == token.DELETE:
+		if dot, ok := e.Operand.(*ast.DotExpression); ok {
+			r.lends(dot.Left)
+		}
+		r.checkAssigned(e.Operand)
+		e.Operand = r.owner(e.Operand)
+	default:
+		e.Operand = r.expr(e.Operand)
+		if mayThrow(e) {
+			return anchored(e)
 		}
 	}
 	return e
