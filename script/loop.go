@@ -94,6 +94,7 @@ type settle func() (goja.Value, error)
 type posting struct {
 	operation *operation
 	settle    settle
+	at        time.Time
 }
 
 // loop brings results to the goroutine of the VM.
@@ -109,6 +110,7 @@ type loop struct {
 func newLoop() *loop { return &loop{signal: make(chan struct{}, 1)} }
 
 func (l *loop) post(p posting) {
+	p.at = time.Now()
 	l.mu.Lock()
 	l.posted = append(l.posted, p)
 	l.mu.Unlock()
@@ -126,6 +128,13 @@ func (l *loop) take() []posting {
 	l.posted, l.taken = l.taken[:0], l.posted
 	l.away -= len(l.taken)
 	return l.taken
+}
+
+// answered tells whether something was posted to a call before end that was not taken yet.
+func (l *loop) answered(c *turn, end time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.posted, func(p posting) bool { return p.operation.turn == c && p.at.Before(end) })
 }
 
 // drain waits until no operation is under way and drops the results.
@@ -147,7 +156,7 @@ func (v *vm) outside(name string, work func(ctx context.Context) settle) goja.Va
 	c.operations = append(c.operations, o)
 	l, ctx := v.loop, c.context()
 	l.away++
-	go func() { l.post(posting{o, work(ctx)}) }()
+	go func() { l.post(posting{operation: o, settle: work(ctx)}) }()
 	return v.rt.ToValue(promise)
 }
 

@@ -311,7 +311,8 @@ func (t *overlapping) wait() error {
 	}
 	if t.env.Timeout > 0 {
 		for _, c := range slices.Clone(t.running) {
-			if time.Since(c.began) >= t.env.Timeout {
+			// An answer that came in time counts, however long others have kept it waiting.
+			if end := c.began.Add(t.env.Timeout); !time.Now().Before(end) && !t.loop.answered(c, end) {
 				c.drop()
 				if err := t.finish(c, t.vm.at(c, t.vm.overtime())); err != nil {
 					return err

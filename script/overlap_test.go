@@ -316,6 +316,17 @@ func TestLosersEndWithTheBody(t *testing.T) {
 	}
 }
 
+// An answer that came in time counts, though others ran for longer than that before it could be looked at.
+func TestAnswersInTimeCount(t *testing.T) {
+	body := "if (msg.key !== 'a') log.info('runs'); await fetch('x/50'); yield Message({ value: msg.value.i })"
+	runs := func(string, string, []Field) { time.Sleep(400 * time.Millisecond) }
+	r := overlapCase{body: body, in: records("a", "b", "c", "d"), env: Env{Timeout: time.Second, Log: runs}}.run(t)
+	if r.err != nil || r.took <= time.Second {
+		t.Error(r.err, r.took)
+	}
+	expect(t, r.effects, "out a=0\nout b=1\nout c=2\nout d=3")
+}
+
 func TestTimeoutWhileWaitingNamesTheLine(t *testing.T) {
 	r := overlapCase{body: "1;\n  await fetch('never')", in: records("a"), env: Env{Timeout: time.Minute}}.run(t)
 	var e *Error

@@ -105,15 +105,16 @@ func TestHostileRecordsHarmNobody(t *testing.T) {
 	name := enginetest.Unique("hostile")
 	var text strings.Builder
 	fmt.Fprintf(&text, "pipeline: %s\nvars: { url: %q }\nfunctions: |\n  function spin() { let i = 0; for (;;) i++ }\n  async function spinLater() { await fetch(vars.url); let i = 0; for (;;) i++ }\ntransformers:\n", name, server.URL)
-	stage := func(stage, first string, bodies []hostileBody) {
-		fmt.Fprintf(&text, "  %s:\n    input_topics: %s-in\n    output_topics: %s-%s\n    timeout: 500ms\n    on_error: skip\n    transform: |\n      switch (msg.value) {\n", stage, name, name, stage)
+	stage := func(stage, timeout, first string, bodies []hostileBody) {
+		fmt.Fprintf(&text, "  %s:\n    input_topics: %s-in\n    output_topics: %s-%s\n    timeout: %s\n    on_error: skip\n    transform: |\n      switch (msg.value) {\n", stage, name, name, stage, timeout)
 		for _, b := range bodies {
 			fmt.Fprintf(&text, "      case %q: {\n        %s\n        break; }\n", b.name, b.body)
 		}
 		fmt.Fprintf(&text, "      }\n      if (typeof msg.value === 'number') {\n        %s\n        state.n = (state.n ?? 0) + 1;\n        yield State(state);\n        yield Message({ value: [msg.value, state.n, {}.polluted ?? null] });\n      }\n", first)
 	}
-	stage("plain", "", hostileBodies)
-	stage("waits", "await fetch(vars.url);", hostileWaits)
+	stage("plain", "500ms", "", hostileBodies)
+	// A request of a harmless record takes long while bodies of six tasks spin: their threads share the cores with all else.
+	stage("waits", "2s", "await fetch(vars.url);", hostileWaits)
 	fmt.Fprintf(&text, "  quiet:\n    input_topics: %s-in\n    output_topics: %s-quiet\n    message: { value: key }\n", name, name)
 	file := filepath.Join(t.TempDir(), "hostile.yaml")
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
