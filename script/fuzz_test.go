@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -265,53 +266,56 @@ var waitingSteps = []string{
 }
 
 // FuzzAwaits runs bodies that wait, over records of a few keys, and wants the same whether records overlap, run one after
-// another, or wait for what is there already.
+// another, or wait for what is there already. Its arguments are single bytes: texts would be made smaller again and again, since
+// what is covered is never twice the same where goroutines are.
 func FuzzAwaits(f *testing.F) {
-	for _, steps := range []string{"\x02\x00\x03\x02", "\x05\x06\x03", "\x07\x04\x03", "\x08\x09\x01\x0b", "\x0c\x03", "\x0d\x0a\x02\x03\x02"} {
-		f.Add([]byte(steps), []byte{0, 5, 1, 17, 0, 3, 2, 9, 3, 0, 1, 40})
+	debug.SetGCPercent(400) // there is little to keep
+	const none = 255
+	for _, steps := range [][6]uint8{{2, 0, 3, 2, none, none}, {5, 6, 3, none, none, none}, {7, 4, 3, none, none, none}, {8, 9, 1, 11, none, none}, {12, 3, none, none, none, none}, {13, 10, 2, 3, 2, none}} {
+		f.Add(steps[0], steps[1], steps[2], steps[3], steps[4], steps[5], uint8(20), uint8(69), uint8(12), uint8(38), uint8(3), uint8(161))
 	}
-	f.Fuzz(sameHoweverItWaits)
+	f.Fuzz(func(t *testing.T, a, b, c, d, e, g, u, v, w, x, y, z uint8) {
+		sameHoweverItWaits(t, []uint8{a, b, c, d, e, g}, []uint8{u, v, w, x, y, z})
+	})
 }
 
 // The same for a few dozens of random bodies, each time that the tests run.
 func TestT9RandomBodiesGiveTheSameHoweverTheyWait(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 9))
 	for range 30 {
-		steps, in := make([]byte, 1+random.IntN(8)), make([]byte, 2+random.IntN(24))
+		steps, records := make([]uint8, 1+random.IntN(8)), make([]uint8, 1+random.IntN(12))
 		for i := range steps {
-			steps[i] = byte(random.IntN(256))
+			steps[i] = uint8(random.IntN(len(waitingSteps)))
 		}
-		for i := range in {
-			in[i] = byte(random.IntN(256))
+		for i := range records {
+			records[i] = uint8(random.IntN(256))
 		}
-		sameHoweverItWaits(t, steps, in)
+		sameHoweverItWaits(t, steps, records)
 	}
 }
 
-func sameHoweverItWaits(t *testing.T, steps, in []byte) {
-	if len(steps) > 12 || len(in) > 40 {
-		return
-	}
+// sameHoweverItWaits makes a body of the steps, of which numbers that are too large are none, and records, each of one of four
+// keys and with the milliseconds that its requests take.
+func sameHoweverItWaits(t *testing.T, steps, records []uint8) {
 	var body bytes.Buffer
 	for _, step := range steps {
-		body.WriteString(waitingSteps[int(step)%len(waitingSteps)] + "\n")
+		if int(step) < len(waitingSteps) {
+			body.WriteString(waitingSteps[step] + "\n")
+		}
 	}
 	body.WriteString("await 0;\n")
 	var inputs []input
-	for i := 0; i+1 < len(in); i += 2 {
-		inputs = append(inputs, input{string(rune('a' + in[i]%4)), fmt.Sprintf(`{"i":%d,"d":%d}`, i/2, in[i+1])})
+	for i, r := range records {
+		inputs = append(inputs, input{string(rune('a' + r%4)), fmt.Sprintf(`{"i":%d,"d":%d}`, i, r/4)})
 	}
-	run := func(concurrency int, more string) (result string) {
+	functions := stream.Text{File: "functions", Line: 1, Column: 1, Text: "async function* helper(ms) { const r = await fetch('h/' + ms); yield Message({ value: r.status }); return (await r.json()).name }"}
+	compile := func(more string) *Program {
+		return spareVMs.compile(t, Source{Body: stream.Text{File: "body", Line: 1, Column: 1, Text: body.String() + more}, Functions: []stream.Text{functions}})
+	}
+	run := func(p *Program, concurrency int) (result string) {
 		synctest.Test(t, func(t *testing.T) {
-			p := mustCompile(t, Source{
-				Body:      stream.Text{File: "body", Line: 1, Column: 1, Text: body.String() + more},
-				Functions: []stream.Text{{File: "functions", Line: 1, Column: 1, Text: "async function* helper(ms) { const r = await fetch('h/' + ms); yield Message({ value: r.status }); return (await r.json()).name }"}},
-			})
 			s := &server{}
-			tr, err := p.NewTransform(Env{Outputs: out, Fetch: s.fetch, Concurrency: concurrency, Timeout: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			tr := spareVMs.transform(t, p, Env{Outputs: out, Fetch: s.fetch, Concurrency: concurrency, Timeout: time.Minute})
 			store := storeMap{}
 			for range 2 {
 				b := newBatch(t, store, inputs...)
@@ -330,11 +334,65 @@ func sameHoweverItWaits(t *testing.T, steps, in []byte) {
 		})
 		return result
 	}
-	overlapping := run(DefaultConcurrency, "")
-	if inTurn := run(1, ""); inTurn != overlapping {
+	plain := compile("")
+	overlapping := run(plain, DefaultConcurrency)
+	if inTurn := run(plain, 1); inTurn != overlapping {
 		t.Fatalf("%s\n%v\noverlapping\n%s\none after another\n%s", body.String(), inputs, overlapping, inTurn)
 	}
-	if slow := run(DefaultConcurrency, "'constructor'"); slow != overlapping { // no shortcuts for a script that may make promises
+	if slow := run(compile("'constructor'"), DefaultConcurrency); slow != overlapping { // no shortcuts for a script that may make promises
 		t.Fatalf("%s\n%v\nat once\n%s\nwaited for\n%s", body.String(), inputs, overlapping, slow)
 	}
+}
+
+// spareVMs are VMs that run one program after the other: to make one takes longer than what a fuzz target runs in it. The next
+// input of a fuzz target often has the same body.
+var spareVMs vmPool
+
+type vmPool struct {
+	programs map[string]*Program // by body
+	spare    []*vm               // the one used last is the last
+}
+
+// compile is a program that may have been compiled before.
+func (l *vmPool) compile(t *testing.T, s Source) *Program {
+	t.Helper()
+	if len(l.programs) > 100 {
+		l.programs = nil
+	}
+	p := l.programs[s.Body.Text]
+	if p == nil {
+		p = mustCompile(t, s)
+		if l.programs == nil {
+			l.programs = map[string]*Program{}
+		}
+		l.programs[s.Body.Text] = p
+	}
+	return p
+}
+
+// transform is a transform over a body that waits. Its VM goes back to the pool at the end of the test.
+func (l *vmPool) transform(t *testing.T, p *Program, env Env) stream.Transform {
+	t.Helper()
+	i := slices.IndexFunc(l.spare, func(v *vm) bool { return v.program == p })
+	if i < 0 && len(l.spare) < 8 {
+		i, l.spare = 0, slices.Insert(l.spare, 0, bareVM())
+	}
+	i = max(i, 0)
+	v := l.spare[i]
+	l.spare = slices.Delete(l.spare, i, i+1)
+	tr := &overlapping{program: p, env: env, limit: env.Concurrency, states: states{entries: map[string]*stateEntry{}, budget: defaultStateCache}, loop: newLoop(), waiting: map[string][]int{}, failed: map[int]*Error{}}
+	if v.program == p {
+		env.Memory = NewMemory()
+		tr.env, v.env = env, &tr.env
+	} else if err := v.load(p, &tr.env); err != nil {
+		t.Fatal(err)
+	}
+	tr.adopt(v)
+	tr.states.initial = tr.states.own(v.initial)
+	t.Cleanup(func() {
+		if tr.vm == v && !v.spent { // and was not replaced
+			l.spare = append(l.spare, v)
+		}
+	})
+	return tr
 }

@@ -76,6 +76,12 @@ func (t *overlapping) renew() error {
 	if err != nil {
 		return err
 	}
+	t.adopt(v)
+	return nil
+}
+
+// adopt makes v the VM, which has loaded the program.
+func (t *overlapping) adopt(v *vm) {
 	v.loop = t.loop
 	v.relaying = t.relaying
 	v.defaultKey = func(topic *stream.Topic) []byte { return v.recordKeyFor(&t.batch.Records[v.index], topic) }
@@ -97,7 +103,6 @@ func (t *overlapping) renew() error {
 	if t.program.loops {
 		t.args = t.natives()
 	}
-	return nil
 }
 
 // Run implements stream.Transform.

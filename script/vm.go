@@ -60,6 +60,7 @@ type vm struct {
 	// ordinary makes values as JSON.parse does.
 	ordinary values
 	encoder  encoder
+	freezer  *freezer
 	handler  *goja.Object
 	slab     []message
 	initial  []byte
@@ -114,48 +115,63 @@ type vm struct {
 	defaultTimestamp func() int64
 }
 
-// newVM makes a VM, evaluates the functions and finds the handler.
+// newVM makes a VM for a program.
 func newVM(p *Program, env *Env) (*vm, error) {
-	initial, err := objectText("initial state of stage", env.Stage, env.Initial)
-	if err != nil {
+	v := bareVM()
+	if err := v.load(p, env); err != nil {
 		return nil, err
 	}
-	vars, err := objectText("vars of stage", env.Stage, env.Vars)
-	if err != nil {
-		return nil, err
-	}
-	if env.Memory == nil {
-		env.Memory = NewMemory()
-	}
+	return v, nil
+}
+
+// bareVM makes a VM whose built-ins are bounded and frozen. Nothing can run in it before load.
+func bareVM() *vm {
 	rt := goja.New()
-	v := &vm{rt: rt, program: p, env: env, initial: trim(initial)}
-	v.values = newValues(rt, plainValues || p.plain)
+	v := &vm{rt: rt}
 	v.ordinary = newValues(rt, true)
 	v.ordinary.parse = true
 	v.encoder = encoder{vm: v, limit: maxValue}
 	rt.SetMaxCallStackSize(maxCallDepth)
 	rt.SetTimeSource(v.clock)
 	v.readers = contentReaders()
-	v.proceed = func() {}
 	rt.SetPromiseRejectionTracker(v.track)
 	limitBuiltins(v)
 	v.operators()
 	watchThen(v)
 	findBytes(v)
 	replaceJSON(v)
-	f := newFreezer(rt)
-	f.builtins()
-	given, err := v.natives(f, trim(vars))
+	v.freezer = newFreezer(rt)
+	v.freezer.builtins()
+	return v
+}
+
+// load evaluates the functions of a program and finds the handler. What was loaded before must have come to its end.
+func (v *vm) load(p *Program, env *Env) error {
+	initial, err := objectText("initial state of stage", env.Stage, env.Initial)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	vars, err := objectText("vars of stage", env.Stage, env.Vars)
+	if err != nil {
+		return err
+	}
+	if env.Memory == nil {
+		env.Memory = NewMemory()
+	}
+	v.program, v.env, v.initial = p, env, trim(initial)
+	v.values = newValues(v.rt, plainValues || p.plain)
+	v.proceed, v.emitters = func() {}, nil
+	given, err := v.natives(trim(vars))
+	if err != nil {
+		return err
 	}
 	var args []goja.Value
 	for _, name := range p.parameters() {
 		args = append(args, given[name])
 	}
-	outer, err := rt.RunProgram(p.code)
+	outer, err := v.rt.RunProgram(p.code)
 	if err != nil {
-		return nil, v.failure(err)
+		return v.failure(err)
 	}
 	start, _ := goja.AssertFunction(outer)
 	if env.Timeout > 0 {
@@ -168,12 +184,12 @@ func newVM(p *Program, env *Env) (*vm, error) {
 		return err
 	})
 	if err != nil {
-		return nil, v.failure(err)
+		return v.failure(err)
 	}
 	v.calm()
 	v.handler = handler.(*goja.Object)
 	v.values.begin()
-	return v, nil
+	return nil
 }
 
 // objectText is a JSON object as it was given, {} if it was not. what and of name it in the error.
@@ -191,8 +207,8 @@ func objectText(what, of string, raw []byte) ([]byte, error) {
 }
 
 // natives are what the program is called with, by the names of its parameters.
-func (v *vm) natives(f *freezer, vars []byte) (map[string]goja.Value, error) {
-	p := v.program
+func (v *vm) natives(vars []byte) (map[string]goja.Value, error) {
+	p, f := v.program, v.freezer
 	given := map[string]goja.Value{}
 	// shown is how stacks name the function.
 	native := func(name, shown string, length int, run func(goja.FunctionCall) goja.Value) goja.Value {
