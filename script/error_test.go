@@ -82,7 +82,7 @@ func TestThrownValuesOfAnyKind(t *testing.T) {
 		"throw new Date(0)":                "thrown: Thu Jan 01 1970",
 		"throw 10n":                        "thrown: 10n",
 		"throw () => 1":                    "thrown: [function]",
-		"hash('none', 'x')":                "TypeError: hash: the algorithm is none of md5, sha1, sha256, sha512 [argument]",
+		"hash('none', 'x')":                "TypeError: hash: the algorithm is a string that does not fit; md5, sha1, sha256 or sha512 is expected [argument]",
 		"JSON.parse('{')":                  "SyntaxError",
 		"await 0; throw new Error('late')": "Error: late",
 		"const e = new Error('a'); e.cause = e; throw e": "Error: a",
@@ -99,7 +99,7 @@ func TestThrownValuesOfAnyKind(t *testing.T) {
 		"throw new AggregateError([new Error('one'), Object.assign(new TypeError('two'), { code: 'X' }), 3], 'all')":                 "AggregateError: all; Error: one (f.yaml:1:27); TypeError: two [X] (f.yaml:1:59); thrown: 3",
 		"await Promise.any([Promise.reject(new Error('one')), Promise.reject(2)])":                                                   "AggregateError; Error: one (f.yaml:1:35); thrown: 2",
 		"throw new Error('o', { cause: new AggregateError([new Error('i', { cause: 'deep' })], 'agg') })":                            "Error: o; AggregateError: agg (f.yaml:1:31); Error: i (f.yaml:1:51); thrown: \"deep\"",
-		"try { hash('none', 'x') } catch (cause) { throw new Error('no sum', { cause }) }":                                           "Error: no sum; TypeError: hash: the algorithm is none of md5, sha1, sha256, sha512 [argument] (f.yaml:1:11)",
+		"try { hash('none', 'x') } catch (cause) { throw new Error('no sum', { cause }) }":                                           "Error: no sum; TypeError: hash: the algorithm is a string that does not fit; md5, sha1, sha256 or sha512 is expected [argument] (f.yaml:1:11)",
 		"throw new Error('two\\nlines \\u001b[31m')":                                                                                 `Error: two\nlines \x1b[31m`,
 	} {
 		for _, before := range []string{"", "await 0;\n"} {

@@ -278,11 +278,10 @@ func (v *vm) fetchOptions(address, settings goja.Value) *options {
 			v.members(name, value, func(name string, value goja.Value) {
 				switch name {
 				case "size":
-					size := value.ToFloat()
-					if !goja.IsNumber(value) || !(size >= 0) || size != math.Trunc(size) || size > 1<<53 {
-						v.refuseOption("", "verify.size of fetch is no number of bytes")
+					if !goja.IsNumber(value) || !(value.ToFloat() >= 0) || value.ToFloat() != math.Trunc(value.ToFloat()) || value.ToFloat() > 1<<53 {
+						v.refuseOption("", "verify.size of fetch is %s, not a number of bytes", unfitting(value))
 					}
-					o.verify.size = int64(size)
+					o.verify.size = int64(value.ToFloat())
 				case "md5":
 					o.verify.md5 = v.sum("verify.md5", value, md5.Size)
 				case "sha256":
@@ -347,23 +346,10 @@ func (v *vm) authorization(value goja.Value) string {
 
 // duration is milliseconds, or a duration as the language writes it.
 func (v *vm) duration(value goja.Value) time.Duration {
-	if goja.IsNumber(value) {
-		if f := value.ToFloat(); f > 0 && f < float64(365*24*time.Hour/time.Millisecond) {
-			return time.Duration(f * float64(time.Millisecond))
-		}
-	} else if goja.IsString(value) {
-		text, days := strings.CutSuffix(value.String(), "d")
-		if days {
-			text += "h"
-		}
-		if d, err := time.ParseDuration(text); err == nil && d > 0 {
-			if days {
-				d *= 24
-			}
-			return d
-		}
+	if d := durationOf(value); d > 0 {
+		return d
 	}
-	v.refuseOption("write milliseconds, or 500ms, 30s, 5m", "timeout of fetch is no duration")
+	v.refuseOption("write milliseconds, or 500ms, 30s, 5m", "timeout of fetch is %s, not a duration", unfitting(value))
 	return 0
 }
 
@@ -374,7 +360,7 @@ func (v *vm) statuses(value goja.Value) (list []int) {
 	}
 	for _, s := range values {
 		if s == nil || !goja.IsNumber(s) || s.ToInteger() < 100 || s.ToInteger() > 599 {
-			v.refuseOption("write expect: [200, 304]", "expect of fetch holds what is no status")
+			v.refuseOption("write expect: [200, 304]", "expect of fetch holds %s, not a status", unfitting(s))
 		}
 		list = append(list, int(s.ToInteger()))
 	}
@@ -459,13 +445,10 @@ func (v *vm) walk(next func() goja.Value) goja.Value {
 // lines walks the lines of a body: what stands between separators, without an empty last one.
 func (v *vm) lines(body []byte, settings goja.Value) goja.Value {
 	separator := []byte("\n")
-	if !goja.IsUndefined(settings) {
-		v.members("the settings of lines", settings, func(name string, value goja.Value) {
-			if name != "separator" || !goja.IsString(value) || value.String() == "" {
-				v.refuseOption("write lines({ separator: ';' })", "lines has no setting %q of that kind", name)
-			}
-			separator = []byte(value.String())
-		})
+	if value := option(v.options("lines", settings, "separator"), "separator"); value != nil {
+		if separator = []byte(v.textOf("lines", "the option separator", value)); len(separator) == 0 {
+			v.unfit("lines", "the option separator", value, "one character or more")
+		}
 	}
 	rest := withoutMark(body)
 	return v.walk(func() goja.Value {

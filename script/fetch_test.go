@@ -101,16 +101,16 @@ func TestFetchAnswers(t *testing.T) {
 		show("await fetch(':abc', { verify: { md5: hash('md5', 'x') } })"):                                                "script.error FetchError: GET http://h/x answered a body whose MD5 is 900150983cd24fb0d6963f7d28e17f72",
 		show("await fetch(5)"):                                                                            "script.fetch the URL of fetch is a number, not a string",
 		show("await fetch('x', { body: 'a', json: 1 })"):                                                  "script.fetch fetch has both body and json",
-		show("await fetch('x', { timeout: 'soon' })"):                                                     "script.fetch timeout of fetch is no duration",
+		show("await fetch('x', { timeout: 'soon' })"):                                                     "script.fetch timeout of fetch is a string that does not fit, not a duration",
 		show("await fetch(':abc', { verify: { sha256: hash('sha256', 'x') } })"):                          "script.error FetchError: GET http://h/x answered a body whose SHA-256 is ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
 		show("(await fetch(':abc', { verify: { md5: base64.encode(hash('md5', 'abc', 'bytes')) } })).ok"): "true",
 		show("await fetch(':missing', { method: 'delete', expect: [204] })"):                              `script.error FetchError: DELETE http://h/x answered 404: "missing"`,
 		show("await fetch('x', { verify: { md5: 'x' } })"):                                                "script.fetch verify.md5 of fetch is not the text of 16 bytes",
-		show("await fetch('x', { verify: { size: '4' } })"):                                               "script.fetch verify.size of fetch is no number of bytes",
+		show("await fetch('x', { verify: { size: '4' } })"):                                               "script.fetch verify.size of fetch is a string that does not fit, not a number of bytes",
 		show("await fetch('x', { auth: {} })"):                                                            "script.fetch auth of fetch has neither a bearer nor a user alone",
 		show("await fetch('x', { auth: { bearer: 'a', user: 'b' } })"):                                    "script.fetch auth of fetch has neither a bearer nor a user alone",
 		show("await fetch('x', { auth: { bearer: '' } })"):                                                "script.fetch auth.bearer of fetch is empty",
-		show("await fetch('x', { expect: ['200'] })"):                                                     "script.fetch expect of fetch holds what is no status",
+		show("await fetch('x', { expect: ['200'] })"):                                                     "script.fetch expect of fetch holds a string that does not fit, not a status",
 	} {
 		t.Run(body, func(t *testing.T) { expect(t, runFetch(t, "let r; "+body), want) })
 	}

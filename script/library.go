@@ -100,12 +100,37 @@ func (v *vm) wrong(function, format string, args ...any) {
 	v.raise("TypeError", codeArgument, "%s: %s", function, fmt.Sprintf(format, args...))
 }
 
+// unfit throws that an argument is not what is wanted.
+func (v *vm) unfit(function, what string, value goja.Value, wanted string) {
+	v.wrong(function, "%s is %s; %s is expected", what, unfitting(value), wanted)
+}
+
+// unfitting is what a value is that does not fit, without the value.
+func unfitting(value goja.Value) string {
+	kind := kindName(value)
+	if value != nil && (goja.IsString(value) || goja.IsNumber(value)) {
+		kind += " that does not fit"
+	}
+	return kind
+}
+
 // textOf is an argument that must be a string.
 func (v *vm) textOf(function, what string, value goja.Value) string {
 	if !goja.IsString(value) {
 		v.wrong(function, "%s is %s; a text is expected", what, kindName(value))
 	}
 	return value.String()
+}
+
+// integerOf is an argument that must be an integer from least to most.
+func (v *vm) integerOf(function, what string, value goja.Value, least, most int64) int64 {
+	if goja.IsNumber(value) {
+		if n := value.ToInteger(); float64(n) == value.ToFloat() && n >= least && n <= most {
+			return n
+		}
+	}
+	v.unfit(function, what, value, fmt.Sprintf("an integer from %d to %d", least, most))
+	return 0
 }
 
 // dataOf is an argument that may be a text, then taken as UTF-8, or bytes, then shared with the script.
@@ -191,10 +216,19 @@ func (v *vm) options(function string, value goja.Value, known ...string) *goja.O
 	}
 	for _, name := range o.Keys() {
 		if !slices.Contains(known, name) {
-			v.wrong(function, "there is no option %q; there are %s", name, strings.Join(known, ", "))
+			v.wrong(function, "there is no option %q; %s is expected", name, oneOf(known))
 		}
 	}
 	return o
+}
+
+// oneOf names what one of is meant.
+func oneOf(names []string) string {
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // option is a member of options, or nil.
@@ -215,7 +249,7 @@ func (v *vm) choice(function string, o *goja.Object, name string, among ...strin
 		return among[0]
 	}
 	if !goja.IsString(value) || !slices.Contains(among, value.String()) {
-		v.wrong(function, "the option %s is one of %s", name, strings.Join(among, ", "))
+		v.unfit(function, "the option "+name, value, oneOf(among))
 	}
 	return value.String()
 }
@@ -227,16 +261,26 @@ func (v *vm) wants(function string, call goja.FunctionCall, i int, word string) 
 		return false
 	}
 	if !goja.IsString(value) || value.String() != word {
-		v.wrong(function, "the last argument is %q or left out", word)
+		v.unfit(function, "the last argument", value, fmt.Sprintf("%q, or nothing,", word))
 	}
 	return true
 }
 
 // ttlOf is a time to live: milliseconds, or a text like "5m". Left out it is 0, which is for ever.
 func (v *vm) ttlOf(function string, value goja.Value) time.Duration {
-	switch {
-	case goja.IsUndefined(value) || goja.IsNull(value):
+	if goja.IsUndefined(value) || goja.IsNull(value) {
 		return 0
+	}
+	d := durationOf(value)
+	if d == 0 {
+		v.unfit(function, "the time to live", value, `a positive number of milliseconds or a text like "5m"`)
+	}
+	return d
+}
+
+// durationOf is a positive number of milliseconds, or a duration as the language writes it. It is 0 if it is neither.
+func durationOf(value goja.Value) time.Duration {
+	switch {
 	case goja.IsNumber(value):
 		if ms := value.ToFloat(); ms > 0 && ms <= float64(math.MaxInt64/int64(time.Millisecond)) {
 			return max(1, time.Duration(ms*float64(time.Millisecond)))
@@ -254,7 +298,6 @@ func (v *vm) ttlOf(function string, value goja.Value) time.Duration {
 			return d
 		}
 	}
-	v.wrong(function, `the time to live is no positive number of milliseconds and no text like "5m"`)
 	return 0
 }
 

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -27,7 +28,7 @@ var hashes = map[string]func() hash.Hash{"md5": md5.New, "sha1": sha1.New, "sha2
 func (v *vm) algorithm(function string, value goja.Value) func() hash.Hash {
 	make, ok := hashes[v.textOf(function, "the algorithm", value)]
 	if !ok {
-		v.wrong(function, "the algorithm is none of md5, sha1, sha256, sha512")
+		v.unfit(function, "the algorithm", value, "md5, sha1, sha256 or sha512")
 	}
 	return make
 }
@@ -58,10 +59,7 @@ func (v *vm) murmur2(call goja.FunctionCall) goja.Value {
 	if goja.IsUndefined(count) {
 		return v.rt.ToValue(h)
 	}
-	n := count.ToFloat()
-	if !goja.IsNumber(count) || n < 1 || n > 1<<31-1 || n != float64(int32(n)) {
-		v.wrong("murmur2", "the number of partitions is no positive integer")
-	}
+	n := v.integerOf("murmur2", "the number of partitions", count, 1, math.MaxInt32)
 	return v.rt.ToValue(h & 0x7fffffff % int32(n))
 }
 
@@ -173,11 +171,7 @@ func (v *vm) limit(function string, o *goja.Object) int64 {
 	if n == nil {
 		return maxBytes
 	}
-	limit := n.ToInteger()
-	if !goja.IsNumber(n) || limit < 1 || limit > maxInflated {
-		v.wrong(function, "the option limit is a number of bytes from 1 to %d", maxInflated)
-	}
-	return limit
+	return v.integerOf(function, "the option limit", n, 1, maxInflated)
 }
 
 // inflater is a function that decompresses bytes, up to a limit.

@@ -40,7 +40,7 @@ func (v *vm) csvOptions(function string, value goja.Value) csvOptions {
 		case text == "" && name == "quote":
 			return decode.NoQuote
 		case len(text) != 1 || text == "\n" || text == "\r" || text[0] == 0:
-			v.wrong(function, "the option %s is one ASCII character", name)
+			v.unfit(function, "the option "+name, value, "one ASCII character")
 		}
 		return text[0]
 	}
@@ -52,13 +52,13 @@ func (v *vm) csvOptions(function string, value goja.Value) csvOptions {
 		invalid: v.invalidUTF8(function, o),
 	}
 	if options.delimiter == options.quote {
-		v.wrong(function, "delimiter and quote are the same")
+		v.wrong(function, "delimiter and quote are the same; two characters are expected")
 	}
 	if options.empty == nil {
 		options.empty = v.rt.ToValue("")
 	}
 	if _, object := options.empty.(*goja.Object); object {
-		v.wrong(function, "the option empty is a text, a number or null")
+		v.unfit(function, "the option empty", options.empty, "a text, a number or null")
 	}
 	switch columns := option(o, "columns"); {
 	case columns == nil || columns == v.values.yes:
@@ -67,7 +67,7 @@ func (v *vm) csvOptions(function string, value goja.Value) csvOptions {
 	default:
 		list, ok := columns.(*goja.Object)
 		if !ok || list.ClassName() != "Array" {
-			v.wrong(function, "the option columns is true, false or an array of names")
+			v.unfit(function, "the option columns", columns, "true, false or an array of names")
 		}
 		options.columns = []string{}
 		for _, name := range v.values.elements(list) {

@@ -29,7 +29,7 @@ func (vs *values) textOfObject(o *goja.Object) []byte {
 // structuredClone is the algorithm of the HTML standard (2.7.3), without transfer.
 func (v *vm) structuredClone(call goja.FunctionCall) goja.Value {
 	if len(call.Arguments) == 0 {
-		v.wrong("structuredClone", "there is nothing to clone")
+		v.wrong("structuredClone", "the argument is left out; a value is expected")
 	}
 	if o, ok := call.Argument(0).(*goja.Object); ok {
 		if raw := v.values.textOfObject(o); raw != nil {

@@ -231,7 +231,7 @@ func (v *vm) decodeMessage(function string, m *decode.Message, data []byte, sett
 	flag := func(name string) bool {
 		value := option(o, name)
 		if value != nil && value != v.values.yes && value != v.values.no {
-			v.wrong(function, "the option %s is true or false", name)
+			v.unfit(function, "the option "+name, value, "true or false")
 		}
 		return value == v.values.yes
 	}

@@ -43,7 +43,7 @@ func TestLibraryXML(t *testing.T) {
 		`thrown(() => xml.parse(hex.decode('3c613eff3c2f613e')))`: `"true TypeError utf8 xml.parse: line 1: a text that is not UTF-8"`,
 		`thrown(() => xml.parse('<a>'.repeat(600)))`:              `"true RangeError depth xml.parse: line 1: nested too deep"`,
 		`thrown(() => xml.parse('<a/>', { lists: 'b' }))`:         `"true TypeError argument xml.parse: the option lists is a string; an array of texts is expected"`,
-		`thrown(() => xml.parse('<a/>', { list: 1 }))`:            `"true TypeError argument xml.parse: there is no option \"list\"; there are lists"`,
+		`thrown(() => xml.parse('<a/>', { list: 1 }))`:            `"true TypeError argument xml.parse: there is no option \"list\"; lists is expected"`,
 	})
 }
 

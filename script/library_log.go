@@ -118,12 +118,13 @@ func newMetrics(v *vm) goja.Value {
 			v.running(function)
 			name, n := v.textOf(function, "the name", call.Argument(0)), 1.0
 			if name == "" || len(name) > maxCounterName || strings.ContainsRune(name, utf8.RuneError) {
-				v.wrong(function, "the name has from 1 to %d bytes of text", maxCounterName)
+				v.wrong(function, "the name is a text of %d bytes; one of 1 to %d bytes of UTF-8 is expected", len(name), maxCounterName)
 			}
 			if value := call.Argument(1); !goja.IsUndefined(value) {
-				if n = value.ToFloat(); !goja.IsNumber(value) || !(n >= 0) || math.IsInf(n, 0) {
-					v.wrong(function, "the second argument is no number from 0 on")
+				if !goja.IsNumber(value) || !(value.ToFloat() >= 0) || math.IsInf(value.ToFloat(), 0) {
+					v.unfit(function, "the second argument", value, "a number from 0 on")
 				}
+				n = value.ToFloat()
 			}
 			if v.env.Count != nil {
 				v.env.Count(name, n)

@@ -203,7 +203,7 @@ func (v *vm) memoryKeyOf(function, kind string, value goja.Value) string {
 	v.running(function)
 	key := v.textOf(function, "the key", value)
 	if len(key) > memoryKey {
-		v.wrong(function, "the key has more than %d bytes", memoryKey)
+		v.wrong(function, "the key is a text of %d bytes; one of at most %d is expected", len(key), memoryKey)
 	}
 	return kind + key
 }

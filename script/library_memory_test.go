@@ -65,7 +65,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	expressions(t, `{}`, map[string]string{
 		`thrown(() => memory.set('a', 'x'.repeat(9e6)))`:     `"true RangeError too_large memory.set: the value has 9000002 bytes; 8388608 are the most"`,
-		`thrown(() => memory.get('a'.repeat(2000)))`:         `"true TypeError argument memory.get: the key has more than 1024 bytes"`,
+		`thrown(() => memory.get('a'.repeat(2000)))`:         `"true TypeError argument memory.get: the key is a text of 2000 bytes; one of at most 1024 is expected"`,
 		`thrown(() => memory.set('a', { x: NaN }))`:          `"true Error value.refused the value's x cannot be written as JSON: it is NaN"`,
 		`thrown(() => memory.get(1))`:                        `"true TypeError argument memory.get: the key is a number; a text is expected"`,
 		`thrown(() => memory.set('a', 1, -1)).slice(0, 55)`:  `"true TypeError argument memory.set: the time to live is"`,

@@ -7,8 +7,10 @@ import (
 	"compress/zlib"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -64,10 +66,10 @@ func TestLibraryHashes(t *testing.T) {
 		`murmur2('a-little-bit-longer-string')`:    `-1486304829`,
 		`murmur2(new TextEncoder().encode('abc'))`: `479470107`,
 		`murmur2('foobar', 10)`:                    `6`,
-		`thrown(() => hash('crc', 'x'))`:           `"true TypeError argument hash: the algorithm is none of md5, sha1, sha256, sha512"`,
+		`thrown(() => hash('crc', 'x'))`:           `"true TypeError argument hash: the algorithm is a string that does not fit; md5, sha1, sha256 or sha512 is expected"`,
 		`thrown(() => hash('md5', 1))`:             `"true TypeError argument hash: the data is a number; a text or bytes are expected"`,
-		`thrown(() => hash('md5', '', 'hex'))`:     `"true TypeError argument hash: the last argument is \"bytes\" or left out"`,
-		`thrown(() => murmur2('a', 0))`:            `"true TypeError argument murmur2: the number of partitions is no positive integer"`,
+		`thrown(() => hash('md5', '', 'hex'))`:     `"true TypeError argument hash: the last argument is a string that does not fit; \"bytes\", or nothing, is expected"`,
+		`thrown(() => murmur2('a', 0))`:            `"true TypeError argument murmur2: the number of partitions is a number that does not fit; an integer from 1 to 2147483647 is expected"`,
 	})
 }
 
@@ -141,8 +143,8 @@ func TestLibraryInflate(t *testing.T) {
 		`thrown(() => gunzip(hex.decode(msg.value.zlib)))`:                   `"true SyntaxError syntax gunzip: the data are damaged or of another format"`,
 		`thrown(() => inflate(new Uint8Array(0)))`:                           `"true SyntaxError syntax inflate: the data end too early"`,
 		`thrown(() => inflateRaw(hex.decode('07')))`:                         `"true SyntaxError syntax inflateRaw: the data are damaged or of another format"`,
-		`thrown(() => gunzip(hex.decode(msg.value.gzip), { limit: 1e9 }))`:   `"true TypeError argument gunzip: the option limit is a number of bytes from 1 to 268435456"`,
-		`thrown(() => gunzip(hex.decode(msg.value.gzip), { maximum: 1e9 }))`: `"true TypeError argument gunzip: there is no option \"maximum\"; there are limit"`,
+		`thrown(() => gunzip(hex.decode(msg.value.gzip), { limit: 1e9 }))`:   `"true TypeError argument gunzip: the option limit is a number that does not fit; an integer from 1 to 268435456 is expected"`,
+		`thrown(() => gunzip(hex.decode(msg.value.gzip), { maximum: 1e9 }))`: `"true TypeError argument gunzip: there is no option \"maximum\"; limit is expected"`,
 	})
 }
 
@@ -247,7 +249,7 @@ func TestLibraryCSV(t *testing.T) {
 		`thrown(() => csv.parse('a\n\n"b'))`:                            `"true SyntaxError syntax csv.parse: line 3: a quoted field is not closed"`,
 		`thrown(() => csv.parse('a\n"b"c'))`:                            `"true SyntaxError syntax csv.parse: line 2: text behind the closing quote of a field"`,
 		`thrown(() => csv.parse('a,a'))`:                                `"true SyntaxError syntax csv.parse: column 2 has the name of one before it"`,
-		`thrown(() => csv.parse('a', { delimiter: ';;' }))`:             `"true TypeError argument csv.parse: the option delimiter is one ASCII character"`,
+		`thrown(() => csv.parse('a', { delimiter: ';;' }))`:             `"true TypeError argument csv.parse: the option delimiter is a string that does not fit; one ASCII character is expected"`,
 		`thrown(() => csv.parse('a', { seperator: ';' })).slice(0, 60)`: `"true TypeError argument csv.parse: there is no option \"seper"`,
 		`thrown(() => csv.parse('x,'.repeat(20000)))`:                   `"true RangeError too_large csv.parse: line 1: more than 10000 fields"`,
 	})
@@ -379,8 +381,8 @@ func TestLogAndCount(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))
 	}
 	expressions(t, `{}`, map[string]string{
-		`thrown(() => metrics.count('a', -1))`: `"true TypeError argument metrics.count: the second argument is no number from 0 on"`,
-		`thrown(() => metrics.count(''))`:      `"true TypeError argument metrics.count: the name has from 1 to 100 bytes of text"`,
+		`thrown(() => metrics.count('a', -1))`: `"true TypeError argument metrics.count: the second argument is a number that does not fit; a number from 0 on is expected"`,
+		`thrown(() => metrics.count(''))`:      `"true TypeError argument metrics.count: the name is a text of 0 bytes; one of 1 to 100 bytes of UTF-8 is expected"`,
 		`thrown(() => log.info('a', 1))`:       `"true TypeError argument log.info: the fields are a number; an object is expected"`,
 	})
 }
@@ -426,5 +428,46 @@ func TestConfigsAreReadAsTheyWereWhenTheBatchBegan(t *testing.T) {
 	})
 	if mustCompile(t, Source{Body: stream.Text{Text: "yield Message({ value: 1 })"}}).NamesConfigs() {
 		t.Error("a script that does not name configs is said to")
+	}
+}
+
+// misuses are calls with arguments that do not fit. Those of fetch say what was expected in other words.
+var misuses = []string{
+	"json.parse()", "json.parse(5)", "json.parse({})", "json.parse(new Map())", "structuredClone()", "hash()", "hash('md5')", "hash('md5', 5)", "hash('md4', 'x')", "hash(5, 'x')", "hash('md5', 'x', 'hex')", "hash('md5', 'x', true)",
+	"hmac('md5', 'k')", "hmac('md5', 5, 'x')", "hmac('md4', 'k', 'x')", "hmac('md5', 'k', 'x', 1n)", "murmur2()", "murmur2('x', 0)", "murmur2('x', 1.5)", "murmur2('x', 'y')", "murmur2('x', 1n)", "murmur2('x', Symbol())", "murmur2('x', NaN)", "murmur2('x', 2 ** 31)",
+	"hex.encode(5)", "hex.decode(5)", "hex.decode('61', 'txt')", "base64.encode(5)", "base64.encode('x', 'URL')", "base64.decode(5)", "base64.decode('Pz8-', null)", "new TextDecoder(5)", "new TextDecoder('utf-8', 5)", "new TextDecoder('utf-8', { fatl: true })", "new TextEncoder().encodeInto('x', 'y')",
+	"gunzip()", "gunzip(5)", "gunzip('x', { limit: -1 })", "gunzip('x', { limit: 'x' })", "gunzip('x', { limit: 1n })", "gunzip('x', { limit: 2 ** 40 })", "gunzip('x', { limt: 1 })", "gunzip('x', 'txt')", "gunzip('x', 5)", "inflate(5)", "inflateRaw(5)",
+	"csv.parse()", "csv.parse('a', 5)", "csv.parse('a', { delimter: ';' })", "csv.parse('a', { delimiter: ';;' })", "csv.parse('a', { delimiter: 5 })", "csv.parse('a', { delimiter: null })", "csv.parse('a', { quote: 'ä' })", "csv.parse('a', { columns: 'x' })", "csv.parse('a', { columns: [1] })", "csv.parse('a', { short: 'x' })", "csv.parse('a', { extra: 5 })", "csv.parse('a', { invalid_utf8: 'x' })", "csv.parse('a', { empty: {} })", "csv.parse('a', { delimiter: '\"' })",
+	"xml.parse(5)", "xml.parse('<a/>', { lists: 'x' })", "xml.parse('<a/>', { lists: [1] })", "xml.parse('<a/>', { list: [] })", "xml.parse('<a/>', 5)", "unzip('x')", "unzip(new Uint8Array(3), { limit: 'x' })", "unzip(new Uint8Array(3), { lim: 1 })",
+	"time.parse('x', 5)", "time.parse('x', '%F', 5)", "time.format('x', '%F')", "time.format(5)", "time.format(5n, '%F')", "time.iso('x')", "time.iso(5, 5)", "time.iso(5, { digits: 10 })", "time.iso(5, { digits: 'x' })", "time.iso(5, { digits: 1n })", "time.iso(5, { digits: 1.5 })", "time.iso(5, { digts: 1 })", "new URL('http://x').searchParams.forEach(5)",
+	"memory.get(5)", "memory.get('x'.repeat(2000))", "memory.set(5, 1)", "memory.set('k', 1, 'x')", "memory.set('k', 1, -1)", "memory.set('k', 1, {})", "memory.set('k', 1, 1n)", "memory.set('k', 1, '5 minutes')", "memo()", "memo('k', '1h')", "memo('k', '1h', 5)", "memo('k', 'x', () => 1)", "memo('k', () => 1, () => 1)",
+	"log.info('x', 5)", "log.warn('x', [1])", "log.once(5, 'x')", "log.once('k', 'x', 5)", "metrics.count()", "metrics.count('')", "metrics.count('x'.repeat(1000))", "metrics.count('x', -1)", "metrics.count('x', 'y')", "metrics.count('x', NaN)", "metrics.count('x', 1n)", "metrics.count('x', Symbol())", "configs.get(5)",
+	"(await fetch('x/1')).lines(5)", "(await fetch('x/1')).lines({ separator: 5 })", "(await fetch('x/1')).lines({ separator: '' })", "(await fetch('x/1')).lines({ sep: 1 })", "(await fetch('x/1')).csv({ delim: 1 })", "(await fetch('x/1')).unzip({ limt: 1 })", "(await fetch('x/1')).xml({ lists: 1 })",
+	"fetch()", "fetch(5)", "fetch('x', 5)", "fetch('x', { method: 5 })", "fetch('x', { headers: 5 })", "fetch('x', { headers: { a: {} } })", "fetch('x', { query: 5 })", "fetch('x', { query: { a: {} } })", "fetch('x', { body: {} })", "fetch('x', { ndjson: 5 })", "fetch('x', { form: 5 })", "fetch('x', { auth: 5 })", "fetch('x', { auth: { bearer: 5 } })", "fetch('x', { timeout: 'x' })", "fetch('x', { timeout: -1 })", "fetch('x', { timeout: 1n })",
+	"fetch('x', { expect: 'x' })", "fetch('x', { expect: [1] })", "fetch('x', { expect: 1n })", "fetch('x', { verify: 5 })", "fetch('x', { verify: { size: 'x' } })", "fetch('x', { verify: { size: 1n } })", "fetch('x', { verify: { size: -1 } })", "fetch('x', { verify: { md5: 5 } })",
+}
+
+// Each says what was expected and what it got, and not the value itself.
+func TestMisuseSaysWhatWasExpectedAndWhatItGot(t *testing.T) {
+	argument := regexp.MustCompile(`^TypeError: [\w.]+: (the|a|an) [\w ]+ (is (a|an) [\w -]+|is undefined|is null|is left out|are (a|an) [\w ]+|"\w+"); (.* is|.* are) expected$|^TypeError: [\w.]+: there is no option "\w+"; .* is expected$|^TypeError: csv.parse: delimiter and quote are the same; `)
+	ofFetch := regexp.MustCompile(`^(the URL|the second argument|[\w.]+) of fetch (is|holds) (undefined|an? [\w -]+), not (a|an|text)\b`)
+	for _, call := range misuses {
+		s := &server{}
+		tr := newTransform(t, Env{Fetch: s.fetch}, "await "+call)
+		err := tr.Run(t.Context(), newBatch(t, nil, input{"k", `{}`}))
+		var e *Error
+		if !errors.As(err, &e) {
+			t.Errorf("%s: %v", call, err)
+			continue
+		}
+		want := argument
+		if strings.HasPrefix(call, "fetch(") {
+			want = ofFetch
+		} else if e.ThrownCode() != codeArgument {
+			t.Errorf("%s has the code %q", call, e.ThrownCode())
+		}
+		if !want.MatchString(e.Message()) {
+			t.Errorf("%s says %s", call, e.Message())
+		}
 	}
 }

@@ -45,7 +45,7 @@ func newTextEncoder(v *vm) goja.Value {
 				room, ok = target.Export().([]byte)
 			}
 			if !ok {
-				v.wrong("TextEncoder.encodeInto", "the second argument is no byte array")
+				v.unfit("TextEncoder.encodeInto", "the second argument", call.Argument(1), "a byte array")
 			}
 			read, written := 0, 0
 			for _, r := range call.Argument(0).String() {

@@ -36,10 +36,7 @@ func newTime(v *vm) goja.Value {
 			const function = "time.iso"
 			t, digits := v.timeOf(function, call.Argument(0)), 3
 			if value := option(v.options(function, call.Argument(1), "digits"), "digits"); value != nil {
-				n := value.ToFloat()
-				if digits = int(n); !goja.IsNumber(value) || n != math.Trunc(n) || n < 0 || n > 9 {
-					v.wrong(function, "the option digits is an integer from 0 to 9")
-				}
+				digits = int(v.integerOf(function, "the option digits", value, 0, 9))
 			}
 			return v.rt.ToValue(isoText(t, digits))
 		},

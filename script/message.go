@@ -232,6 +232,9 @@ func kindName(value goja.Value) string {
 	}
 	switch class := o.ClassName(); class {
 	case "Object":
+		if what, _ := notPlain(o); what != "" {
+			return what
+		}
 		return "a plain object"
 	case "Array", "Arguments", "Error":
 		return "an " + strings.ToLower(class)
