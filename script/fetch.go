@@ -419,7 +419,7 @@ func (v *vm) contentRange(header string) goja.Value {
 	}
 	o := v.rt.NewObject()
 	for i, name := range []string{"start", "end", "size"} {
-		var value goja.Value = goja.Null()
+		value := goja.Null()
 		if n, err := strconv.ParseInt(m[i+1], 10, 64); err == nil {
 			value = v.rt.ToValue(n)
 		}
