@@ -9,7 +9,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // What pipelines need of a cluster's topics, what the cluster has, and how the one becomes the other.
@@ -68,25 +68,18 @@ func (s TopicStep) String() string {
 	switch s.Action {
 	case TopicSeed, TopicDiffers, TopicMissing, TopicByRun:
 	case TopicCreate:
-		fmt.Fprintf(&b, " (%s", count(s.Partitions, "partition"))
+		fmt.Fprintf(&b, " (%s", wording.Count(s.Partitions, "partition"))
 		for _, key := range slices.Sorted(maps.Keys(s.Config)) {
 			fmt.Fprintf(&b, ", %s=%s", key, s.Config[key])
 		}
 		b.WriteString(")")
 	case TopicOK:
-		fmt.Fprintf(&b, " (%s)", count(s.Have, "partition"))
+		fmt.Fprintf(&b, " (%s)", wording.Count(s.Have, "partition"))
 	}
 	for _, line := range s.Diff {
 		b.WriteString("\n             " + line)
 	}
 	return b.String()
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 // TopicPlan is what pipelines need against what a cluster has.

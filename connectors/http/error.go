@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // The codes of errors.
@@ -71,7 +73,7 @@ func (x *exchange) classify(ctx context.Context, err error) *Error {
 	case errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect" || strings.HasPrefix(op.Op, "socks")):
 		return &Error{Code: CodeConnect, Err: err}
 	case strings.Contains(text, "server response headers exceeded"):
-		return &Error{Code: CodeTooLarge, Err: fmt.Errorf("the header of the answer is larger than %s, which is a fixed limit", size(maxHeaderBytes))}
+		return &Error{Code: CodeTooLarge, Err: fmt.Errorf("the header of the answer is larger than %s, which is a fixed limit", wording.Size(maxHeaderBytes))}
 	case x.phase.Load() < phaseRead && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE) ||
 		errors.Is(err, syscall.ECONNRESET) || strings.Contains(text, "server closed idle connection")):
 		return &Error{Code: CodeConnect, Err: fmt.Errorf("the server closed the connection before it answered, while %s: %w", phases[x.phase.Load()], err)}

@@ -19,6 +19,7 @@ import (
 	"github.com/flechtwerk/flechtwerk/engine/expr"
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
 	"github.com/flechtwerk/flechtwerk/engine/stream"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // readMode is how the items of a body are found.
@@ -238,7 +239,7 @@ func (r *reading) body(response *Response) error {
 			return err
 		}
 		if int64(len(text)) > limit {
-			return &PollError{URL: r.shown, code: decode.CodeTooLarge, text: fmt.Sprintf("the body is larger than %s, which is what an answer may be that a relay looks at as a whole", size(limit))}
+			return &PollError{URL: r.shown, code: decode.CodeTooLarge, text: fmt.Sprintf("the body is larger than %s, which is what an answer may be that a relay looks at as a whole", wording.Size(limit))}
 		}
 		r.response.Body, body = text, bytes.NewReader(text)
 	}

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // Response is an answer, whatever its status.
@@ -61,7 +63,7 @@ func (x *exchange) respond(ctx context.Context, quit context.CancelFunc, wire *h
 		maxDecompressed = x.request.MaxDecompressed
 	}
 	if answer.ContentLength > maxBytes {
-		b.fail(&Error{Code: CodeTooLarge, Err: fmt.Errorf("the body is %d bytes long, more than %s, which is the limit %s", answer.ContentLength, size(maxBytes), optionMaxBytes)})
+		b.fail(&Error{Code: CodeTooLarge, Err: fmt.Errorf("the body is %d bytes long, more than %s, which is the limit %s", answer.ContentLength, wording.Size(maxBytes), optionMaxBytes)})
 		return r
 	}
 	b.reader = &bounded{from: &counted{from: answer.Body, n: &b.sent}, left: maxBytes, max: maxBytes, option: optionMaxBytes, what: "the body"}
@@ -209,17 +211,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 }
 
 func (b *bounded) tooLarge() error {
-	return &Error{Code: CodeTooLarge, Err: fmt.Errorf("%s is larger than %s, which is the limit %s", b.what, size(b.max), b.option)}
-}
-
-func size(n int64) string {
-	switch {
-	case n >= 1<<20 && n%(1<<20) == 0:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 1<<10 && n%(1<<10) == 0:
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
-	return fmt.Sprintf("%d bytes", n)
+	return &Error{Code: CodeTooLarge, Err: fmt.Errorf("%s is larger than %s, which is the limit %s", b.what, wording.Size(b.max), b.option)}
 }
 
 // uncompress undoes the content encodings of an answer, the last one first. It answers nil where there are none, or where one is

@@ -15,6 +15,7 @@ import (
 	"github.com/flechtwerk/flechtwerk/engine/decode"
 	"github.com/flechtwerk/flechtwerk/engine/expr"
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // A file that grows is read from the byte behind the last complete record.
@@ -304,7 +305,7 @@ func (t *tailing) read(body io.Reader) error {
 }
 
 func (t *tailing) tooLong() error {
-	return &PollError{URL: t.shown, code: decode.CodeTooLarge, text: fmt.Sprintf("the record at byte %d is longer than %s, which is the limit of one request", t.file.Offset, size(t.most))}
+	return &PollError{URL: t.shown, code: decode.CodeTooLarge, text: fmt.Sprintf("the record at byte %d is longer than %s, which is the limit of one request", t.file.Offset, wording.Size(t.most))}
 }
 
 // record takes a record; whole has its separator.

@@ -10,6 +10,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // gunzip undoes gzip, up to a limit. It opens at the first Read, which reads already.
@@ -89,7 +91,7 @@ func (a *archive) open() error {
 		return err
 	}
 	if int64(len(packed)) > limit {
-		return &Error{Code: CodeTooLarge, Offset: -1, What: "a zip of more than " + size(limit), Hint: "the limit of a packed body allows more"}
+		return &Error{Code: CodeTooLarge, Offset: -1, What: "a zip of more than " + wording.Size(limit), Hint: "the limit of a packed body allows more"}
 	}
 	a.left = budget{a.config.Limits.Unpacked, a.config.Limits.Unpacked}
 	a.opened, err = openZip(packed)
@@ -184,7 +186,7 @@ func (b *budget) spend(n int) error {
 	if b.left -= int64(n); b.left >= 0 {
 		return nil
 	}
-	return &Error{Code: CodeTooLarge, Offset: -1, What: "more than " + size(b.limit) + " come out when the body is unpacked",
+	return &Error{Code: CodeTooLarge, Offset: -1, What: "more than " + wording.Size(b.limit) + " come out when the body is unpacked",
 		Hint: "the limit of what is unpacked allows more"}
 }
 

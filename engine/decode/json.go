@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // document reads one JSON document: as one item, or the elements of a list in it.
@@ -260,7 +261,7 @@ func (d *document) keep() error {
 
 func (d *document) copy(n int) error {
 	if int64(len(d.rest)+n) > d.window.limit {
-		return &Error{Code: CodeTooLarge, Offset: d.window.base, What: "more than " + size(d.window.limit) + " around the list of items", Hint: "the limit of an item allows more"}
+		return &Error{Code: CodeTooLarge, Offset: d.window.base, What: "more than " + wording.Size(d.window.limit) + " around the list of items", Hint: "the limit of an item allows more"}
 	}
 	d.rest = append(d.rest, d.window.rest()[:n]...)
 	d.window.use(n)

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // checkMessage checks what a config says of a body of Protobuf.
@@ -324,7 +326,7 @@ func (r *messages) leave() error {
 
 func (r *messages) restFits(l *level) error {
 	if int64(len(l.rest)) > r.window.limit {
-		return &Error{Code: CodeTooLarge, Offset: r.window.base, What: "more than " + size(r.window.limit) + " around the list of items", Hint: "the limit of an item allows more"}
+		return &Error{Code: CodeTooLarge, Offset: r.window.base, What: "more than " + wording.Size(r.window.limit) + " around the list of items", Hint: "the limit of an item allows more"}
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // AppendJSON appends the message that wire holds as JSON, by the mapping of proto3
@@ -44,7 +46,7 @@ func (e *encoder) wrong(m *Message, f *field, code, what string) error {
 }
 
 func (e *encoder) tooLarge() error {
-	return &Error{Code: CodeTooLarge, Offset: -1, What: "an item of more than " + size(int64(e.limit)) + " as JSON", Hint: "the limit of an item allows more"}
+	return &Error{Code: CodeTooLarge, Offset: -1, What: "an item of more than " + wording.Size(int64(e.limit)) + " as JSON", Hint: "the limit of an item allows more"}
 }
 
 // varint reads a varint and answers its length, 0 where there is none.

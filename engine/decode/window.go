@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // window is the part of a body that is looked at. It begins at the first byte that is not used up.
@@ -105,7 +107,7 @@ func (w *window) cut(what string) error {
 }
 
 func (w *window) tooLarge() error {
-	return &Error{Code: CodeTooLarge, Offset: w.base, What: "an item of more than " + size(w.limit), Hint: "the limit of an item allows more"}
+	return &Error{Code: CodeTooLarge, Offset: w.base, What: "an item of more than " + wording.Size(w.limit), Hint: "the limit of an item allows more"}
 }
 
 // byteAt is the byte n behind the start, if there is one.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/text/encoding/charmap"
 
 	"github.com/flechtwerk/flechtwerk/engine/rawjson"
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // Tree says how XML becomes JSON:
@@ -211,10 +212,10 @@ func (t *tree) close(name string) ([]byte, error) {
 	t.made = t.value(t.made[:0], e)
 	t.done = append(t.done[:e.start], t.made...)
 	if int64(len(t.made)) > t.meter.limit {
-		return nil, t.wrong(CodeTooLarge, "an item of more than "+size(t.meter.limit)+" as JSON", "the limit of an item allows more")
+		return nil, t.wrong(CodeTooLarge, "an item of more than "+wording.Size(t.meter.limit)+" as JSON", "the limit of an item allows more")
 	}
 	if int64(e.start) > t.meter.limit {
-		return nil, t.wrong(CodeTooLarge, "more than "+size(t.meter.limit)+" around the list of items", "the limit of an item allows more")
+		return nil, t.wrong(CodeTooLarge, "more than "+wording.Size(t.meter.limit)+" around the list of items", "the limit of an item allows more")
 	}
 	if e.onPath && t.depth == len(t.config.Path)-1 {
 		t.done, t.items.found = t.done[:e.start], true
@@ -353,7 +354,7 @@ func (m *meter) Read(p []byte) (int, error) {
 		return 0, m.err
 	}
 	if m.left <= 0 {
-		m.err = &Error{Code: CodeTooLarge, Offset: -1, What: fmt.Sprintf("an item of more than %s", size(m.limit)), Hint: "the limit of an item allows more"}
+		m.err = &Error{Code: CodeTooLarge, Offset: -1, What: fmt.Sprintf("an item of more than %s", wording.Size(m.limit)), Hint: "the limit of an item allows more"}
 		return 0, m.err
 	}
 	n, err := m.in.Read(p[:min(int64(len(p)), m.left)])

@@ -165,18 +165,11 @@ func (c *compiler) unknownFunction(name string, pos int) node {
 func arity(low, high int) string {
 	switch {
 	case high < 0:
-		return fmt.Sprintf("at least %s", amountOf(low))
+		return fmt.Sprintf("at least %s", wording.Count(low, "argument"))
 	case low == high:
-		return amountOf(low)
+		return wording.Count(low, "argument")
 	}
-	return fmt.Sprintf("%d to %s", low, amountOf(high))
-}
-
-func amountOf(n int) string {
-	if n == 1 {
-		return "1 argument"
-	}
-	return fmt.Sprintf("%d arguments", n)
+	return fmt.Sprintf("%d to %s", low, wording.Count(high, "argument"))
 }
 
 func amount(n int) string {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // Printer writes problems for a person.
@@ -25,7 +27,7 @@ func (p *Printer) Print(w io.Writer, problems Problems, files int) error {
 		b.WriteByte('\n')
 	}
 	errors, warnings := problems.Count()
-	fmt.Fprintf(&b, "%s, %s in %s\n", count(errors, "error"), count(warnings, "warning"), count(files, "file"))
+	fmt.Fprintf(&b, "%s, %s in %s\n", wording.Count(errors, "error"), wording.Count(warnings, "warning"), wording.Count(files, "file"))
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("print problems: %w", err)
 	}
@@ -40,13 +42,6 @@ func (p *Printer) Problem(w io.Writer, problem Problem) error {
 		return fmt.Errorf("print problem: %w", err)
 	}
 	return nil
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 const (

@@ -8,6 +8,8 @@ import (
 	_ "time/tzdata" // the image has no files of its own
 
 	"github.com/robfig/cron/v3"
+
+	"github.com/flechtwerk/flechtwerk/engine/wording"
 )
 
 // Schedule is when to do something, as cron has it, in a time zone.
@@ -42,7 +44,7 @@ func ParseSchedule(text, zone string) (*Schedule, error) {
 	case strings.HasPrefix(text, "@every"):
 		return nil, errors.New("`@every` is written as `every:`")
 	case !strings.HasPrefix(text, "@") && len(strings.Fields(text)) != 5:
-		return nil, fmt.Errorf("it has %s, and a schedule has five: minute, hour, day of the month, month, day of the week", count(len(strings.Fields(text)), "field"))
+		return nil, fmt.Errorf("it has %s, and a schedule has five: minute, hour, day of the month, month, day of the week", wording.Count(len(strings.Fields(text)), "field"))
 	}
 	parsed, err := cron.ParseStandard(text)
 	if err != nil {

@@ -149,17 +149,17 @@ func misfit(k jsonschema.ErrorKind) string {
 	case *says.Pattern:
 		return fmt.Sprintf("does not match %s", k.Want)
 	case *says.MinLength:
-		return fmt.Sprintf("is shorter than %s", count(k.Want, "character"))
+		return fmt.Sprintf("is shorter than %s", wording.Count(k.Want, "character"))
 	case *says.MaxLength:
-		return fmt.Sprintf("is longer than %s", count(k.Want, "character"))
+		return fmt.Sprintf("is longer than %s", wording.Count(k.Want, "character"))
 	case *says.MinItems:
-		return fmt.Sprintf("has fewer than %s", count(k.Want, "element"))
+		return fmt.Sprintf("has fewer than %s", wording.Count(k.Want, "element"))
 	case *says.MaxItems:
-		return fmt.Sprintf("has more than %s", count(k.Want, "element"))
+		return fmt.Sprintf("has more than %s", wording.Count(k.Want, "element"))
 	case *says.MinProperties:
-		return fmt.Sprintf("has fewer than %s", count(k.Want, "member"))
+		return fmt.Sprintf("has fewer than %s", wording.Count(k.Want, "member"))
 	case *says.MaxProperties:
-		return fmt.Sprintf("has more than %s", count(k.Want, "member"))
+		return fmt.Sprintf("has more than %s", wording.Count(k.Want, "member"))
 	case *says.Minimum:
 		return "is less than " + decimal(k.Want)
 	case *says.Maximum:

@@ -41,3 +41,10 @@ func TestList(t *testing.T) {
 		}
 	}
 }
+
+func TestAmounts(t *testing.T) {
+	got := strings.Join([]string{Count(0, "field"), Count(1, "field"), Count(2, "field"), Size(1), Size(1000), Size(1 << 10), Size(1<<10 + 1), Size(3 << 20)}, ", ")
+	if want := "0 fields, 1 field, 2 fields, 1 bytes, 1000 bytes, 1 KiB, 1025 bytes, 3 MiB"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
