@@ -132,14 +132,3 @@ func connect(ctx context.Context, settings Kafka) (*kafka, *kgo.Client, error) {
 	}
 	return k, cl, nil
 }
-
-// denied tells whether err is the broker's no for lack of rights, which no retry mends.
-func denied(err error) bool {
-	for _, e := range []error{kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
-		kerr.TransactionalIDAuthorizationFailed, kerr.SaslAuthenticationFailed} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}

@@ -115,7 +115,7 @@ func (e *Engine) fail(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.failed == nil {
-		e.failed = err
+		e.failed = surroundings(err)
 	}
 	e.cancel(errStopped)
 }

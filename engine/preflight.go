@@ -74,7 +74,7 @@ func (e *Engine) topics(ctx context.Context, adm *kadm.Client) (kadm.TopicDetail
 		}
 	}
 	slices.Sort(names)
-	found, err := adm.ListTopics(ctx, slices.Compact(names)...)
+	found, err := listTopics(ctx, adm, slices.Compact(names)...)
 	if err != nil {
 		return nil, fmt.Errorf("%w: list topics: %w", ErrSurroundings, err)
 	}
@@ -192,7 +192,7 @@ func (s *stage) ensureChangelog(ctx context.Context, adm *kadm.Client, topics ka
 	}
 	// Several instances may start at once, and a new topic takes a moment to be known everywhere.
 	for attempt := 0; ; attempt++ {
-		found, err := adm.ListTopics(ctx, s.changelog)
+		found, err := listTopics(ctx, adm, s.changelog)
 		if err != nil {
 			return fmt.Errorf("changelog %s: %w", s.changelog, err)
 		}
@@ -211,7 +211,7 @@ func (s *stage) ensureChangelog(ctx context.Context, adm *kadm.Client, topics ka
 			return context.Cause(ctx)
 		}
 	}
-	configs, err := adm.DescribeTopicConfigs(ctx, s.changelog)
+	configs, err := describeConfigs(ctx, adm, s.changelog)
 	if err != nil {
 		return fmt.Errorf("describe changelog %s: %w", s.changelog, err)
 	}
@@ -253,7 +253,7 @@ func (e *Engine) limits(ctx context.Context, adm *kadm.Client) error {
 	if len(names) == 0 {
 		return nil
 	}
-	configs, err := adm.DescribeTopicConfigs(ctx, names...)
+	configs, err := describeConfigs(ctx, adm, names...)
 	if err != nil {
 		return fmt.Errorf("%w: describe topics: %w", ErrSurroundings, err)
 	}

@@ -111,14 +111,6 @@ func connectTo(ctx context.Context, settings Kafka, topic, hint string) (*kafka,
 	return k, cl, nil
 }
 
-// surroundings marks what the cluster refuses for lack of rights.
-func surroundings(err error) error {
-	if denied(err) {
-		return fmt.Errorf("%w: %w", ErrSurroundings, err)
-	}
-	return err
-}
-
 // writeTimeout is how long a write may take.
 const writeTimeout = time.Minute
 

@@ -169,7 +169,7 @@ func stableEnds(ctx context.Context, adm *kadm.Client, topics []string) (ends ma
 
 // fromStart answers the beginning of every partition of those topics that exist, and which do not.
 func fromStart(ctx context.Context, adm *kadm.Client, topics []string) (starts map[string]map[int32]kgo.Offset, missing []string, err error) {
-	details, err := adm.ListTopics(ctx, topics...)
+	details, err := listTopics(ctx, adm, topics...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: list topics: %w", ErrSurroundings, err)
 	}

@@ -256,7 +256,7 @@ func awaitTopics(ctx context.Context, adm *kadm.Client, topics []string) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	for attempt := 0; ; attempt++ {
-		details, err := adm.ListTopics(ctx, topics...)
+		details, err := listTopics(ctx, adm, topics...)
 		ready := err == nil
 		for _, d := range details {
 			ready = ready && d.Err == nil && len(d.Partitions) > 0
@@ -311,7 +311,7 @@ func partitionCounts(ctx context.Context, adm *kadm.Client, topics []*pipeline.T
 	for i, t := range topics {
 		names[i] = t.Name
 	}
-	details, err := adm.ListTopics(ctx, names...)
+	details, err := listTopics(ctx, adm, names...)
 	if err != nil {
 		return nil, fmt.Errorf("%w: list topics: %w", ErrSurroundings, err)
 	}
@@ -341,7 +341,7 @@ func topicConfigs(ctx context.Context, adm *kadm.Client, topics []*pipeline.Topi
 	if len(names) == 0 {
 		return nil, nil
 	}
-	described, err := adm.DescribeTopicConfigs(ctx, names...)
+	described, err := describeConfigs(ctx, adm, names...)
 	if err != nil {
 		return nil, fmt.Errorf("%w: describe topics: %w", ErrSurroundings, err)
 	}

@@ -76,7 +76,7 @@ func (l *eventLog) Events() engine.Events {
 		},
 		StageStopped: func(i engine.StageInfo) {
 			if i.Err != nil {
-				l.log.Error("stage failed", "stage", i.String(), "error", i.Err)
+				l.log.Error("stage failed", "stage", i.String(), "error", message(i.Err))
 				return
 			}
 			l.log.Info("stage stopped", "stage", i.String())

@@ -45,6 +45,8 @@ type Config struct {
 	Heap string
 	// Settings are further lines of server.properties, which win over ours.
 	Settings map[string]string
+	// Listeners are further addresses of the broker by name, with their protocol: SSL, SASL_PLAINTEXT or SASL_SSL.
+	Listeners map[string]string
 }
 
 // Broker is a running Apache Kafka.
@@ -53,6 +55,7 @@ type Broker struct {
 	dir       string
 	classpath string
 	port      int
+	listeners map[string]int // their ports
 
 	mu     sync.Mutex
 	keeper *keeper // nil once closed
@@ -97,6 +100,9 @@ func start(ctx context.Context, config Config, classpath string) (*Broker, error
 // Addr is the bootstrap address, host:port.
 func (b *Broker) Addr() string { return "127.0.0.1:" + strconv.Itoa(b.port) }
 
+// Listener is the address of one of the further listeners, host:port.
+func (b *Broker) Listener(name string) string { return "127.0.0.1:" + strconv.Itoa(b.listeners[name]) }
+
 // LogFile is the path of the broker's own log.
 func (b *Broker) LogFile() string { return filepath.Join(b.dir, "broker.log") }
 
@@ -138,11 +144,11 @@ var errPortTaken = errors.New("a port was taken by another process")
 var properties = template.Must(template.New("server.properties").Parse(`process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{{.Controller}}
-listeners=PLAINTEXT://127.0.0.1:{{.Port}},CONTROLLER://127.0.0.1:{{.Controller}}
-advertised.listeners=PLAINTEXT://127.0.0.1:{{.Port}}
+listeners=PLAINTEXT://127.0.0.1:{{.Port}},CONTROLLER://127.0.0.1:{{.Controller}}{{range $name, $port := .Ports}},{{$name}}://127.0.0.1:{{$port}}{{end}}
+advertised.listeners=PLAINTEXT://127.0.0.1:{{.Port}}{{range $name, $port := .Ports}},{{$name}}://127.0.0.1:{{$port}}{{end}}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT{{range $name, $protocol := .Protocols}},{{$name}}:{{$protocol}}{{end}}
 log.dirs={{.Dir}}/data
 auto.create.topics.enable=false
 offsets.topic.replication.factor=1
@@ -164,14 +170,18 @@ const logging = `Configuration:
 
 // format writes the settings and an empty data folder.
 func (b *Broker) format(ctx context.Context) error {
-	ports, err := freePorts(2)
+	ports, err := freePorts(2 + len(b.config.Listeners))
 	if err != nil {
 		return err
 	}
-	b.port = ports[0]
+	b.port, b.listeners = ports[0], map[string]int{}
+	for name := range b.config.Listeners {
+		b.listeners[name] = ports[2+len(b.listeners)]
+	}
 	var text bytes.Buffer
 	if err := properties.Execute(&text, map[string]any{
 		"Port": ports[0], "Controller": ports[1], "Dir": b.dir, "Settings": b.config.Settings,
+		"Ports": b.listeners, "Protocols": b.config.Listeners,
 	}); err != nil {
 		return fmt.Errorf("write the broker's settings: %w", err)
 	}
