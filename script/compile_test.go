@@ -75,6 +75,7 @@ f.yaml:10:28: script.shared_assignment: the built-in Math cannot be assigned →
 		"octal":                                  {"yield Message({ value: 010 })", "f.yaml:10:28: script.syntax: octal literals are not allowed in strict mode"},
 		"a Message that is not yielded":          {"Message({ value: 1 });", "f.yaml:10:5: script.yield: Message(…) alone does nothing: it is not yielded → write `yield Message(…)`"},
 		"a State that is not yielded":            {"if (msg.key) State({ n: 1 });", "f.yaml:10:18: script.yield: State(…) alone does nothing: it is not yielded → write `yield State(…)`"},
+		"a generator that is not run":            {"function* g() {}\n{ g(); const h = g(); for (const m of g()) yield m; yield* h; yield* g(); { const g = () => 1; g(); } }", "f.yaml:11:7: script.yield: g is a function*: to call it alone runs nothing of it → write `yield* g(…)`"},
 		"yield in an inner function":             {"[1].map(x => { yield x })", "f.yaml:10:20: script.yield: yield stands in a function inside the body → loop with for (const x of list), or make it a function* and run it with yield*"},
 		"yield of an array in an inner function": {"msg.value.forEach(x => yield [x])", "f.yaml:10:28: script.yield: yield stands in a function inside the body → loop with for (const x of list), or make it a function* and run it with yield*"},
 		"generated names":                        {"@yield(1)", "f.yaml:10:5: script.syntax: unexpected token ILLEGAL → a string or a regular expression may not be closed, or a character is not JavaScript"},

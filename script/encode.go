@@ -388,7 +388,7 @@ func notPlain(o *goja.Object) (what, hint string) {
 			return "a Set", "[...set] makes an array of it"
 		}
 	case exportedPromise:
-		return "a Promise", ""
+		return "a Promise", awaitIt
 	case messageBoxType:
 		return "a Message", "yield it"
 	case stateBoxType:

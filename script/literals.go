@@ -21,7 +21,7 @@ func (r *rewriter) isFixed(e ast.Expression, name string) bool {
 	return ok && b == fixed
 }
 
-// checkYielded refuses a Message or a State that is made and let go: it would be lost without a word.
+// checkYielded refuses a Message, a State or a generator that is made and let go: what it says would be lost without a word.
 func (r *rewriter) checkYielded(e ast.Expression) {
 	c, ok := e.(*ast.CallExpression)
 	if !ok {
@@ -31,6 +31,9 @@ func (r *rewriter) checkYielded(e ast.Expression) {
 		if r.isFixed(c.Callee, name) {
 			r.refuse(c.Idx0(), CodeYield, "write `yield "+name+"(…)`", "%s(…) alone does nothing: it is not yielded", name)
 		}
+	}
+	if id, ok := c.Callee.(*ast.Identifier); ok && r.isMaker(id.Name.String()) {
+		r.refuse(c.Idx0(), CodeYield, "write `yield* "+id.Name.String()+"(…)`", "%s is a function*: to call it alone runs nothing of it", id.Name)
 	}
 }
 

@@ -182,7 +182,9 @@ func (v *vm) yield(call goja.FunctionCall) goja.Value {
 	}
 	hint := "write yield Message({ value: … }) or yield State(…)"
 	what := kindName(call.Argument(0))
-	if o != nil && o.ClassName() == "Array" {
+	if o != nil && o.ExportType() == promiseType {
+		what, hint = "a Promise", awaitIt
+	} else if o != nil && o.ClassName() == "Array" {
 		hint = "yield* yields each element of an array"
 	} else if o != nil && o.ClassName() == "Generator" {
 		hint = "yield* runs a generator"
@@ -260,8 +262,11 @@ func (v *vm) draftOf(o *goja.Object) *draft {
 }
 
 func missingValue() *refusal {
-	return refuse(CodeMessage, "value: null is a tombstone", "the Message has no value")
+	return refuse(CodeMessage, "is a name misspelt, or a promise not awaited? value: null is a tombstone", "the Message has no value")
 }
+
+// awaitIt is what to do about a promise where something else is wanted.
+const awaitIt = "await it, or several with await Promise.all([…])"
 
 // emitter is the native function behind yield Message({…}).
 func (v *vm) emitter(s *messageShape) func(goja.FunctionCall) goja.Value {

@@ -36,6 +36,7 @@ type scope struct {
 	outer   *scope
 	names   map[string]binding
 	helpers map[string]bool      // those of names that are an async function*
+	makers  map[string]bool      // those that are a function*
 	imports map[string]*imported // what the linked ones stand for
 	prefix  string               // of the units of the shared ones
 }
@@ -101,6 +102,16 @@ func (r *rewriter) rename(id *ast.Identifier) {
 	if i := r.imported(id.Name.String()); i != nil {
 		id.Name = unistring.NewFromString(i.identifier())
 	}
+}
+
+// isMaker tells whether a name stands for a function*.
+func (r *rewriter) isMaker(name string) bool {
+	for s := r.scope; s != nil; s = s.outer {
+		if _, ok := s.names[name]; ok {
+			return s.makers[name]
+		}
+	}
+	return false
 }
 
 func (r *rewriter) refuseHelper(at file.Idx, name string) {
@@ -290,6 +301,11 @@ func (r *rewriter) declareBlock(list []ast.Statement, b binding) {
 				r.scope.helpers = map[string]bool{}
 			}
 			r.scope.helpers[s.(*ast.FunctionDeclaration).Function.Name.Name.String()] = true
+		} else if f, ok := s.(*ast.FunctionDeclaration); ok && f.Function.Generator && f.Function.Name != nil {
+			if r.scope.makers == nil {
+				r.scope.makers = map[string]bool{}
+			}
+			r.scope.makers[f.Function.Name.Name.String()] = true
 		}
 	}
 }

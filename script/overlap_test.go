@@ -412,3 +412,20 @@ func TestRunsAfterAFailedRunAreClean(t *testing.T) {
 		expect(t, effects(b), "out a=1\nout a=2\nstate a={\"n\":2}\n")
 	})
 }
+
+// Where a promise, or what came of one, stands in place of its value, the hint says so.
+func TestForgottenAwaitIsHintedAt(t *testing.T) {
+	for body, want := range map[string]string{
+		"const r = await fetch('x/5'); yield Message({ value: r.json() })":               "the value cannot be written as JSON: it is a Promise → " + awaitIt,
+		"const r = await fetch('x/5'); yield Message({ value: { a: [r.json()] } })":      "the value's a[0] cannot be written as JSON: it is a Promise → " + awaitIt,
+		"yield* [1].map(async x => Message({ value: x }))":                               "a Promise was yielded, which is neither a Message nor a State → " + awaitIt,
+		"yield Promise.resolve(Message({ value: 1 }))":                                   "a Promise was yielded, which is neither a Message nor a State → " + awaitIt,
+		"const r = fetch('x/5'); const { status } = r; yield Message({ value: status })": "the Message has no value → is a name misspelt, or a promise not awaited? value: null is a tombstone",
+	} {
+		r := overlapCase{body: body, in: records("a")}.run(t)
+		var e *Error
+		if !errors.As(r.err, &e) || !strings.HasPrefix(e.Error(), strings.Split(want, " → ")[0]) || !strings.HasSuffix(want, e.Hint()) || e.Hint() == "" {
+			t.Errorf("%s: %v", body, r.err)
+		}
+	}
+}
