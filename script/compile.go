@@ -359,6 +359,8 @@ func (c *compilation) functions(r *rewriter, outer *ast.FunctionLiteral, units m
 	r.push()
 	if c.file != nil {
 		r.imports(c.file)
+	} else {
+		c.checkRuns(r, body)
 	}
 	c.body(r, body)
 	r.pop()
@@ -427,6 +429,20 @@ func (c *compilation) reportNoBody(r *rewriter, body *ast.FunctionLiteral) {
 		star = ""
 	}
 	c.report(at, "script.module", fmt.Sprintf("the file exports no function%s %s", star, c.Kind), "write "+c.export())
+}
+
+// checkRuns refuses a body that declares the function that a file exports, and runs nothing.
+func (c *compilation) checkRuns(r *rewriter, body *ast.FunctionLiteral) {
+	for _, s := range body.Body.List {
+		if _, declares := s.(*ast.FunctionDeclaration); !declares {
+			return
+		}
+	}
+	for _, s := range body.Body.List {
+		if f := s.(*ast.FunctionDeclaration).Function; f.Name.Name.String() == c.Kind.String() {
+			r.refuse(f.Function, "script.module", "a body is written without a function around it", "nobody runs the function %s: only that of a file is", c.Kind)
+		}
+	}
 }
 
 // textOf is the text that a statement of functions or of the body's file stands in.
