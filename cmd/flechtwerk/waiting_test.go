@@ -252,3 +252,39 @@ transformers:
 		})
 	}
 }
+
+// R8: a task that waits for a record to run again stops at once, finally blocks of what is under way run, and all of the batch is left to
+// the next start.
+func TestR8RetryEndsWithTheProcess(t *testing.T) {
+	for name, wait := range map[string]string{"at once": "", "waiting": "await fetch('URL/' + msg.key);"} {
+		t.Run(name, func(t *testing.T) {
+			a := newAwaiting(t, `
+pipeline: NAME
+transformers:
+  s:
+    input_topics: IN
+    output_topics: OUT
+    on_error: { retry: 1h..2h }
+    transform: |
+      state.n = (state.n ?? 0) + 1;
+      yield State(state);
+      yield Message({ value: state.n });
+      try { `+wait+` } finally { console.log('left', msg.key); }
+      if (msg.key === 'b' && msg.value === 'bad') throw new Error('not yet');
+`)
+			a.desk.answer("/b")
+			a.put(`a 1`, `b "bad"`, `b 1`)
+			s := a.start()
+			s.stderr.Wait(t, 0, "not yet")
+			a.stopped(s)
+			if log := s.stderr.String(); strings.Contains(log, "abandoned") || !strings.Contains(log, "left a") {
+				t.Error(log)
+			}
+			a.expect("outputs", a.visible(a.out))
+			a.expect("changelog", a.visible(a.group+"-changelog"))
+			if got := enginetest.CommittedOffsets(t, enginetest.At(a.addr), a.group)[a.in]; got[0] > 0 {
+				t.Errorf("the offset moved to %d", got[0])
+			}
+		})
+	}
+}
