@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -103,12 +102,8 @@ func TestH1KillOverAListing(t *testing.T) {
 	t.Cleanup(web.Close)
 	k := &killTest{partitions: 1, batch: 1000}
 	k.addr = anyKafka(t)
-	dir := t.TempDir()
-	k.binary = enginetest.Build(t, "github.com/flechtwerk/flechtwerk/cmd/flechtwerk", "faults")
-	name := enginetest.Unique("killh")
-	k.out, k.app, k.state = name+"-out", name+"-listing", filepath.Join(dir, "state")
-	k.file = filepath.Join(dir, "kill.yaml")
-	text := fmt.Sprintf(`pipeline: %s
+	k.write(t, "listing", func(name string) string {
+		return fmt.Sprintf(`pipeline: %s
 topics:
   %s: { partitions: 1 }
 extractors:
@@ -123,9 +118,7 @@ extractors:
     message: { topic: %s, value: item.id }
     cursor: { since: page.last.id }
 `, name, k.out, web.URL, k.out)
-	if err := os.WriteFile(k.file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	})
 	opts := enginetest.At(k.addr)
 	enginetest.CreateTopic(t, opts, k.out, 1)
 	const kills = 50

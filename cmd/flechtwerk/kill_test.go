@@ -105,12 +105,8 @@ func TestKillExtractor(t *testing.T) {
 	}
 	k := &killTest{partitions: 1, batch: 1000}
 	k.addr = anyKafka(t)
-	dir := t.TempDir()
-	k.binary = enginetest.Build(t, "github.com/flechtwerk/flechtwerk/cmd/flechtwerk", "faults")
-	name := enginetest.Unique("killx")
-	k.out, k.app, k.state = name+"-out", name+"-numbers", filepath.Join(dir, "state")
-	k.file = filepath.Join(dir, "kill.yaml")
-	text := fmt.Sprintf(`pipeline: %s
+	k.write(t, "numbers", func(name string) string {
+		return fmt.Sprintf(`pipeline: %s
 topics:
   %s: { partitions: 1 }
 extractors:
@@ -124,9 +120,7 @@ extractors:
         yield State(state);
       }
 `, name, k.out, k.out)
-	if err := os.WriteFile(k.file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	})
 	enginetest.CreateTopic(t, enginetest.At(k.addr), k.out, 1)
 	for _, p := range extractorKillPoints {
 		k.killAt(t, p)
@@ -170,16 +164,22 @@ type killTest struct {
 	binary, file, state, in, out, app string
 }
 
-func (k *killTest) prepare(t *testing.T) {
+// write builds the binary and writes the pipeline that text makes of its name, with the one stage, once all other names are made.
+func (k *killTest) write(t *testing.T, stage string, text func(name string) string) {
 	t.Helper()
 	dir := t.TempDir()
 	k.binary = enginetest.Build(t, "github.com/flechtwerk/flechtwerk/cmd/flechtwerk", "faults")
 	name := enginetest.Unique("kill")
-	k.in, k.out, k.app, k.state = name+"-in", name+"-out", name+"-chain", filepath.Join(dir, "state")
+	k.in, k.out, k.app, k.state = name+"-in", name+"-out", name+"-"+stage, filepath.Join(dir, "state")
 	k.file = filepath.Join(dir, "kill.yaml")
-	if err := os.WriteFile(k.file, []byte(k.chain.Pipeline(name, k.in, k.out, k.partitions)), 0o600); err != nil {
+	if err := os.WriteFile(k.file, []byte(text(name)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (k *killTest) prepare(t *testing.T) {
+	t.Helper()
+	k.write(t, "chain", func(name string) string { return k.chain.Pipeline(name, k.in, k.out, k.partitions) })
 	opts := enginetest.At(k.addr)
 	enginetest.CreateTopic(t, opts, k.in, int32(k.partitions), "retention.ms=-1")
 	enginetest.CreateTopic(t, opts, k.out, int32(k.partitions), "retention.ms=-1")
