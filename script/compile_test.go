@@ -203,12 +203,7 @@ func TestModuleErrorsShowTheirPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = tr.Run(t.Context(), newBatch(t, nil, input{"k", `{}`}))
-	var e *Error
-	if !errors.As(err, &e) {
-		t.Fatal(err)
-	}
-	expect(t, e.Detail(), "TypeError: Cannot read property 'z' of undefined\n    at f (t.js:1:20)\n    at transform (t.js:3:4)")
+	expect(t, recordFails(t, tr, `{}`).Detail(), "TypeError: Cannot read property 'z' of undefined\n    at f (t.js:1:20)\n    at transform (t.js:3:4)")
 }
 
 func TestProgramsSayWhatTheyNeed(t *testing.T) {

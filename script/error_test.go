@@ -6,14 +6,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/flechtwerk/flechtwerk/engine/stream"
 )
 
 // fail runs a body over one record and answers what it fails with.
 func fail(t *testing.T, body, value string) *Error {
 	t.Helper()
+	return recordFails(t, newTransform(t, Env{}, body), value)
+}
+
+// recordFails is what a transform fails with for one record.
+func recordFails(t *testing.T, tr stream.Transform, value string) *Error {
+	t.Helper()
 	var e *Error
-	if err := newTransform(t, Env{}, body).Run(t.Context(), newBatch(t, nil, input{"k", value})); !errors.As(err, &e) {
-		t.Fatalf("%s: %v", body, err)
+	if err := tr.Run(t.Context(), newBatch(t, nil, input{"k", value})); !errors.As(err, &e) {
+		t.Fatal(err)
 	}
 	return e
 }

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"errors"
 	"io/fs"
 	"testing"
 
@@ -106,12 +105,7 @@ func TestErrorsInImportedFilesShowTheirPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = tr.Run(t.Context(), newBatch(t, nil, input{"k", `{}`}))
-	var e *Error
-	if !errors.As(err, &e) {
-		t.Fatal(err)
-	}
-	expect(t, e.Detail(), "TypeError: Cannot read property 'x' of undefined\n    at f (js/a.js:2:27)\n    at transform (js/t.js:3:4)")
+	expect(t, recordFails(t, tr, `{}`).Detail(), "TypeError: Cannot read property 'x' of undefined\n    at f (js/a.js:2:27)\n    at transform (js/t.js:3:4)")
 }
 
 func TestImportedFilesThatCannotBeFrozen(t *testing.T) {

@@ -49,6 +49,16 @@ type pollCase struct {
 	err     string
 }
 
+// check runs the case, and compares what came of it with its effects and its err.
+func (c pollCase) check(t *testing.T) {
+	t.Helper()
+	effects, err := c.run(t)
+	expect(t, effects, c.effects)
+	if got := fmt.Sprint(err); err != nil && got != c.err || err == nil && c.err != "" {
+		t.Errorf("error %v, want %q", err, c.err)
+	}
+}
+
 func (c pollCase) run(t *testing.T) (string, error) {
 	t.Helper()
 	p := mustCompile(t, Source{Kind: Poll, Body: stream.Text{File: "f.yaml", Line: 1, Column: 1, Text: c.body}})
@@ -137,13 +147,7 @@ func TestPolls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bothWays(t, func(t *testing.T) {
-				effects, err := c.run(t)
-				if effects != c.effects {
-					t.Errorf("got\n%s\nwant\n%s", effects, c.effects)
-				}
-				if got := fmt.Sprint(err); err != nil && got != c.err || err == nil && c.err != "" {
-					t.Errorf("error %v, want %q", err, c.err)
-				}
+				c.check(t)
 			})
 		})
 	}
@@ -294,13 +298,7 @@ func TestPollsThatAwait(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := &server{}
 					c.env.Fetch = s.fetch
-					effects, err := c.run(t)
-					if effects != c.effects {
-						t.Errorf("got\n%s\nwant\n%s", effects, c.effects)
-					}
-					if got := fmt.Sprint(err); err != nil && got != c.err || err == nil && c.err != "" {
-						t.Errorf("error %v, want %q", err, c.err)
-					}
+					c.check(t)
 				})
 			})
 		})

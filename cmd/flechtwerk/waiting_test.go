@@ -17,6 +17,28 @@ import (
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 )
 
+// asking writes a pipeline that takes so many seeded records with so many keys to a stage.
+func asking(t *testing.T, records, keys int, stage string) (path string) {
+	t.Helper()
+	var seed strings.Builder
+	for i := range records {
+		fmt.Fprintf(&seed, "        - { key: k%d, n: %d }\n", i%keys, i)
+	}
+	return write(t, t.TempDir(), "p.yaml", `pipeline: p
+topics:
+  questions:
+    partitions: 1
+    seed:
+      key: key
+      records:
+`+seed.String()+`  answers: { partitions: 1 }
+transformers:
+  ask:
+    input_topics: questions
+    output_topics: answers
+`+stage)
+}
+
 // T1, T9: of 500 records of 100 keys that each wait 100 ms for a web server, 64 wait at once and never two of a key, what
 // comes out is in the order of what came in, and all of it takes about a second.
 func TestT1RunOfRecordsThatWait(t *testing.T) {
@@ -46,23 +68,7 @@ func TestT1RunOfRecordsThatWait(t *testing.T) {
 		_, _ = io.WriteString(w, `{"n":`+r.URL.Query().Get("n")+`}`)
 	}))
 	defer server.Close()
-	var seed strings.Builder
-	for i := range records {
-		fmt.Fprintf(&seed, "        - { key: k%d, n: %d }\n", i%keys, i)
-	}
-	s := start(t, "run", "--dev", "-s", "http.listen=127.0.0.1:0", "--print", "answers", write(t, t.TempDir(), "p.yaml", `pipeline: p
-topics:
-  questions:
-    partitions: 1
-    seed:
-      key: key
-      records:
-`+seed.String()+`  answers: { partitions: 1 }
-transformers:
-  ask:
-    input_topics: questions
-    output_topics: answers
-    transform: |
+	s := start(t, "run", "--dev", "-s", "http.listen=127.0.0.1:0", "--print", "answers", asking(t, records, keys, `    transform: |
       const answer = await fetch('`+server.URL+`', { query: { key: msg.key, n: msg.value.n } });
       state.count = (state.count ?? 0) + 1;
       yield State(state);
@@ -176,23 +182,7 @@ func TestRetryAsksOnlyForWhatFailed(t *testing.T) {
 	}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	defer server.Close()
-	var seed strings.Builder
-	for i := range records {
-		fmt.Fprintf(&seed, "        - { key: k%d, n: %d }\n", i%keys, i)
-	}
-	s := start(t, "run", "--dev", "-s", "http.listen=127.0.0.1:0", "--print", "answers", write(t, t.TempDir(), "p.yaml", `pipeline: p
-topics:
-  questions:
-    partitions: 1
-    seed:
-      key: key
-      records:
-`+seed.String()+`  answers: { partitions: 1 }
-transformers:
-  ask:
-    input_topics: questions
-    output_topics: answers
-    on_error: { retry: 1ms..10ms }
+	s := start(t, "run", "--dev", "-s", "http.listen=127.0.0.1:0", "--print", "answers", asking(t, records, keys, `    on_error: { retry: 1ms..10ms }
     transform: |
       const answer = await fetch('`+server.URL+`/' + msg.value.n, { expect: 200 });
       state.count = (state.count ?? 0) + 1;
