@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // What a script fails with is told alike in the log and in what ends the process: message, place, code, causes and calls.
@@ -125,6 +126,36 @@ transformers:
 				t.Errorf("the codes are %v, %v and %v", failed["code"], ended["code"], ended["thrown_code"])
 			}
 		})
+	}
+}
+
+// The place of an error is that of the file, however the body stands in it.
+func TestPlacesInEveryStyleOfYAML(t *testing.T) {
+	const here, lines = "/*here*/", "let a = 1;\n      /*é😀*/ a.b./*here*/c;\n"
+	styles := map[string]string{
+		"block": "transform: |\n      " + lines, "kept": "transform: |+\n      " + lines + "\n\n", "stripped": "transform: |-\n      " + lines, "with a comment": "transform: | # why\n      " + lines,
+		"indented": "transform: |2\n          let b = 2;\n      " + lines, "after empty lines": "transform: |\n\n\n      " + lines, "tagged": "transform: &body |\n      " + lines,
+		"bare": "transform: let a = 1; a.b./*here*/c;\n", "in quotes": "transform: 'let a = 1; a.b./*here*/c;'\n", "in double quotes": "transform: \"/*é😀*/ let a = 1; a.b./*here*/c;\"\n",
+		"on a line of its own": "transform:\n      'let a = 1; a.b./*here*/c;'\n", "key in quotes": "'transform': |\n      " + lines,
+	}
+	for name, style := range styles {
+		for _, end := range []string{"\n", "\r\n"} {
+			t.Run(name+fmt.Sprintf(" %q", end), func(t *testing.T) {
+				text := "pipeline: p\ntopics:\n  in: { partitions: 1, seed: { key: k, records: [{ k: a }] } }\n  out: { partitions: 1 }\ntransformers:\n  t:\n    input_topics: in\n    output_topics: out\n    " + style
+				before, _, _ := strings.Cut(text, here)
+				before += here
+				column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
+				want := fmt.Sprintf("Cannot read property 'c' of undefined (p.yaml:%d:%d)\n", strings.Count(before, "\n")+1, column)
+				dir := t.TempDir()
+				s := start(t, "run", "--dev", "-s", "http.listen=off", write(t, dir, "p.yaml", strings.ReplaceAll(text, "\n", end)))
+				if status := s.wait(); status != 1 {
+					t.Errorf("exit status %d", status)
+				}
+				if said := strings.ReplaceAll(s.stderr.String(), dir+"/", ""); !strings.Contains(said, want) {
+					t.Errorf("%s\nwants %s\n%s", text, want, said)
+				}
+			})
+		}
 	}
 }
 
