@@ -319,7 +319,7 @@ func TestLosersEndWithTheBody(t *testing.T) {
 // An answer that came in time counts, though others ran for longer than that before it could be looked at.
 func TestAnswersInTimeCount(t *testing.T) {
 	body := "if (msg.key !== 'a') log.info('runs'); await fetch('x/50'); yield Message({ value: msg.value.i })"
-	runs := func(string, string, []Field) { time.Sleep(400 * time.Millisecond) }
+	runs := func(string, string, []Field) { <-time.After(400 * time.Millisecond) }
 	r := overlapCase{body: body, in: records("a", "b", "c", "d"), env: Env{Timeout: time.Second, Log: runs}}.run(t)
 	if r.err != nil || r.took <= time.Second {
 		t.Error(r.err, r.took)
