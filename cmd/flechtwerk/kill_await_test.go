@@ -108,7 +108,7 @@ yield Message({ value: { i: msg.value.i, n, h } });
 	for range 6 {
 		p := k.start(t, nil)
 		p.Stderr.Wait(t, 0, "task running")
-		s.busy(t, 10+rand.IntN(20))
+		s.busy(t, 5+rand.IntN(10))
 		p.Kill()
 		if status := p.Status(); status != -int(syscall.SIGKILL) {
 			t.Fatalf("the process ended with %d before it was killed:\n%s", status, p.Stderr)
