@@ -531,6 +531,7 @@ func (c *compilation) body(r *rewriter, body *ast.FunctionLiteral) {
 		body.Body.List = r.statements(body.Body.List)
 	}
 	r.own, r.body, r.inEnrich = false, false, false
+	r.checkMsg()
 	if !c.Module {
 		names := args
 		r.program.lendsState = c.Kind == Transform && !r.async && r.uses.state == r.lent.state

@@ -254,3 +254,46 @@ func TestWhatNeverRunsCompiles(t *testing.T) {
 		}
 	}
 }
+
+// A misspelt name is found before the first record, and what is there, or may be, is left alone.
+func TestMisspeltMembers(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind            Kind
+		push            bool
+		body, functions string
+		want            string
+	}{
+		"msg":                {body: "yield Message({ value: msg.vlaue })", want: `1:28: script.member: msg has no "vlaue" → did you mean "value"?`},
+		"msg, deeper":        {body: "if (msg.valeu.a) yield Message({ value: msg.value })", want: `1:9: script.member: msg has no "valeu" → did you mean "value"?`},
+		"msg in a function":  {body: "const f = () => msg.offest; yield Message({ value: f() })", want: `1:21: script.member: msg has no "offest" → did you mean "offset"?`},
+		"msg, called":        {body: "msg.headres()", want: `1:5: script.member: msg has no "headres" → did you mean "headers"?`},
+		"msg of MQTT":        {kind: Relay, push: true, body: "yield Message({ value: msg.level })", want: `1:28: script.member: msg has no "level" → did you mean "levels"?`},
+		"msg of HTTP":        {kind: Relay, body: "yield Message({ value: msg.valu })", want: `1:28: script.member: msg has no "valu" → did you mean "value"?`},
+		"made later":         {body: "for (const n of [1, 2]) { if (msg.values) yield Message({ value: 1 }); msg.values = n }"},
+		"made by a function": {body: "mark(msg); yield Message({ value: msg.marked })", functions: "function mark(m) { m.marked = true }"},
+		"another msg":        {body: "for (const msg of [{ vlaue: 1 }]) yield Message({ value: msg.vlaue })"},
+		"of all objects":     {body: "yield Message({ value: [msg.toString(), msg.hasOwnProperty('value')] })"},
+		"input":              {body: "yield Message({ value: msg.input })"},
+		"config":             {kind: Poll, body: "yield Message({ value: config.vlaue })"},
+		"Math":               {body: "Math.mx(1)", want: `1:6: script.member: Math has no "mx" → did you mean "max"?`},
+		"json":               {body: "json.prase('1')", want: `1:6: script.member: json has no "prase" → did you mean "parse"?`},
+		"hex":                {body: "hex.toText('1')", want: `1:5: script.member: hex has no "toText" → it has decode and encode`},
+		"class":              {body: "Object.entires({})", want: `1:8: script.member: Object has no "entires" → did you mean "entries"?`},
+		"in functions":       {functions: "const f = x => Number.isInterger(x);", body: "f(1)", want: `1:23: script.member: Number has no "isInterger" → did you mean "isInteger"?`},
+		"one's own Math":     {body: "const Math = { mx: () => 1 }; Math.mx()"},
+		"asked for":          {body: "if (Array.fromAsync) yield Message({ value: 1 }); Array.fromAsync?.([])"},
+		"of a function":      {body: "Math.max.apply(null, [1]); structuredClone.call(null, {}); Date.now.bind(Date)"},
+		"computed":           {body: "Math['mx']"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Source{Kind: c.kind, Push: c.push, Body: stream.Text{File: "f.yaml", Line: 1, Column: 1, Text: c.body}}
+			if c.functions != "" {
+				s.Functions = []stream.Text{{File: "f.js", Line: 1, Column: 1, Text: c.functions}}
+			}
+			got := strings.NewReplacer("f.yaml:", "", "f.js:", "").Replace(compileProblems(s))
+			if got != c.want {
+				t.Errorf("got  %q\nwant %q", got, c.want)
+			}
+		})
+	}
+}

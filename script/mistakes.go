@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 
+	"github.com/dop251/goja"
 	"github.com/dop251/goja/ast"
 	"github.com/dop251/goja/file"
 	"github.com/dop251/goja/token"
@@ -14,6 +16,8 @@ import (
 )
 
 // What fails each time that it runs is reported before it does.
+
+const codeMember = "script.member" // something is read or called that is not there
 
 // checkReturned refuses that a body returns a value. What may be undefined is left to its run.
 func (r *rewriter) checkReturned(at file.Idx, e ast.Expression) {
@@ -185,6 +189,103 @@ func (r *rewriter) checkVars(e ast.Expression) {
 		hint += ", which has " + strings.Join(known, ", ")
 	}
 	r.refuse(id.Idx, "script.vars", cmp.Or(wording.DidYouMean(name, known), hint), "vars has no %q", name)
+}
+
+// noteMsg notes a member that the body reads of msg, or makes, and that msg does not have.
+func (r *rewriter) noteMsg(e ast.Expression, makes bool) {
+	dot, ok := e.(*ast.DotExpression)
+	if !ok {
+		return
+	}
+	id, ok := dot.Left.(*ast.Identifier)
+	if !ok {
+		return
+	}
+	name := dot.Identifier.Name.String()
+	if b, ok := r.look(id.Name.String()); !ok || b != given || slices.Contains(r.compilation.msgNames(), name) {
+		return
+	}
+	if makes {
+		if r.made == nil {
+			r.made = map[string]bool{}
+		}
+		r.made[name] = true
+	} else {
+		r.missed = append(r.missed, &dot.Identifier)
+	}
+}
+
+// checkMsg refuses to read a member that msg does not have, that the body does not make, and that is almost called as one that
+// it has: what other code makes of msg is not known.
+func (r *rewriter) checkMsg() {
+	for _, id := range r.missed {
+		name := id.Name.String()
+		if hint := wording.DidYouMean(name, r.compilation.msgNames()); hint != "" && !r.made[name] {
+			r.refuse(id.Idx, codeMember, hint, "msg has no %q", name)
+		}
+	}
+}
+
+// msgNames are the members of msg, nil where there is no msg.
+func (c *compilation) msgNames() []string {
+	switch {
+	case c.Kind == Transform:
+		return messageNamesInput
+	case c.Kind == Relay && c.Push:
+		return deliveryNames
+	case c.Kind == Relay:
+		return itemNames
+	}
+	return nil
+}
+
+// checkCallee refuses to call what a built-in object does not have.
+func (r *rewriter) checkCallee(e ast.Expression) {
+	dot, ok := e.(*ast.DotExpression)
+	if !ok {
+		return
+	}
+	id, ok := dot.Left.(*ast.Identifier)
+	if !ok {
+		return
+	}
+	object, name := id.Name.String(), dot.Identifier.Name.String()
+	if _, declared := r.look(object); declared || !r.known[object] {
+		return
+	}
+	if members := builtinMembers()[object]; members != nil && !slices.Contains(members, name) {
+		hint := wording.DidYouMean(name, members)
+		if own := builtinOwn(members); hint == "" && len(own) < 10 {
+			hint = "it has " + wording.List(own, "and")
+		}
+		r.refuse(dot.Identifier.Idx, codeMember, hint, "%s has no %q", object, name)
+	}
+}
+
+// builtinMembers are the names of the members that built-in objects have, their own and those of their prototypes.
+var builtinMembers = sync.OnceValue(func() map[string][]string {
+	v := bareVM()
+	v.env = &Env{Memory: NewMemory()}
+	all := map[string][]string{}
+	for name := range builtinNames() {
+		object, ok := v.named(name, v.freezer).(*goja.Object)
+		for ok && object != nil {
+			all[name] = append(all[name], object.GetOwnPropertyNames()...)
+			object = object.Prototype()
+		}
+	}
+	return all
+})
+
+// builtinOwn are those of members that not every object or function has, in the order of the alphabet.
+func builtinOwn(members []string) (own []string) {
+	for _, name := range members {
+		if !objectMembers[name] && !slices.Contains([]string{"apply", "bind", "call", "length", "name", "prototype", "caller", "arguments"}, name) {
+			own = append(own, name)
+		}
+	}
+	slices.Sort(own)
+	return own
 }
 
 // objectMembers are what every object has.

@@ -40,14 +40,16 @@ type rewriter struct {
 	// Where the walk is.
 	scope      *scope
 	unit       *unit
-	own        bool           // in the body itself or a helper that yields, not in a function inside it
-	body       bool           // in the body itself
-	answers    bool           // in an asynchronous function that is no helper
-	inFunction bool           // arguments can be read; goja panics where an arrow function reads those of the function around it
-	inEnrich   bool           // in the body of an enrich, functions inside it included
-	yielding   bool           // the function that is walked next is a helper that yields
-	finally    int            // how many finally blocks of the body are around what is walked
-	spared     ast.Expression // vars.name where its absence is provided for
+	own        bool              // in the body itself or a helper that yields, not in a function inside it
+	body       bool              // in the body itself
+	answers    bool              // in an asynchronous function that is no helper
+	inFunction bool              // arguments can be read; goja panics where an arrow function reads those of the function around it
+	inEnrich   bool              // in the body of an enrich, functions inside it included
+	yielding   bool              // the function that is walked next is a helper that yields
+	missed     []*ast.Identifier // members that the body reads of msg, and msg does not have
+	made       map[string]bool   // and those that it makes
+	finally    int               // how many finally blocks of the body are around what is walked
+	spared     ast.Expression    // vars.name where its absence is provided for
 
 	// What it has met that the mode may not go with.
 	exotic bool // the script names something that only ordinary objects can do
@@ -118,6 +120,7 @@ func (r *rewriter) target(e ast.Expression, declaring bool) ast.Expression {
 		r.binding(t)
 	case *ast.DotExpression:
 		r.checkAssigned(e)
+		r.noteMsg(t, true)
 		r.member(t.Identifier.Name.String())
 		r.lends(t.Left)
 		return r.owner(e)
@@ -568,6 +571,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 			return part
 		}
 		r.checkVars(e)
+		r.noteMsg(e, false)
 		if i := r.namespaceMember(e); i != nil && i.isHelper() {
 			r.refuseHelper(e.Idx0(), e.Identifier.Name.String())
 		}
@@ -588,6 +592,8 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		r.receiver(e.Callee)
 		r.checkTopic(e, false)
 		r.checkVars(e.Callee)
+		r.checkCallee(e.Callee)
+		r.noteMsg(e.Callee, false)
 		r.checkProtobuf(e)
 		e.Callee = r.owner(e.Callee)
 		r.noteMember(e.Callee)
