@@ -11,6 +11,8 @@ import (
 	"github.com/flechtwerk/flechtwerk/engine/decode"
 )
 
+var csvOptionNames = []string{"delimiter", "quote", "columns", "empty", "short", "extra", "invalid_utf8"}
+
 // maxRows is how many rows csv.parse answers.
 const maxRows = 1_000_000
 
@@ -26,7 +28,7 @@ type csvOptions struct {
 }
 
 func (v *vm) csvOptions(function string, value goja.Value) csvOptions {
-	o := v.options(function, value, "delimiter", "quote", "columns", "empty", "short", "extra", "invalid_utf8")
+	o := v.options(function, value, csvOptionNames...)
 	character := func(name string, byDefault byte) byte {
 		value := option(o, name)
 		if value == nil {

@@ -262,6 +262,40 @@ func (r *rewriter) checkCallee(e ast.Expression) {
 	}
 }
 
+// writtenOptions are the options of functions that take an object of them as their second argument.
+var writtenOptions = map[string][]string{"fetch": optionNames, "csv.parse": csvOptionNames}
+
+// checkOptions refuses an option that a function does not have, where the options stand in the call.
+func (r *rewriter) checkOptions(c *ast.CallExpression) {
+	var name, object string
+	switch callee := c.Callee.(type) {
+	case *ast.Identifier:
+		object = callee.Name.String()
+		name = object
+	case *ast.DotExpression:
+		if id, ok := callee.Left.(*ast.Identifier); ok {
+			object = id.Name.String()
+			name = object + "." + callee.Identifier.Name.String()
+		}
+	}
+	known := writtenOptions[name]
+	if known == nil || len(c.ArgumentList) < 2 {
+		return
+	}
+	if _, declared := r.look(object); declared {
+		return
+	}
+	literal, ok := c.ArgumentList[1].(*ast.ObjectLiteral)
+	if !ok {
+		return
+	}
+	for _, p := range literal.Value {
+		if option, _, plain := plainMember(p); plain && !slices.Contains(known, option) {
+			r.refuse(p.Idx0(), codeMember, cmp.Or(wording.DidYouMean(option, known), "it has "+wording.List(known, "and")), "%s has no option %q", name, option)
+		}
+	}
+}
+
 // builtinMembers are the names of the members that built-in objects have, their own and those of their prototypes.
 var builtinMembers = sync.OnceValue(func() map[string][]string {
 	v := bareVM()

@@ -237,7 +237,7 @@ func TestNamedErrorsOfAwait(t *testing.T) {
 		"unhandled":             {"Promise.reject(new Error('no'));", CodeUnhandled, "a promise was rejected and nothing awaits it: Error: no (f.yaml:1:16)"},
 		"unhandled later":       {"const f = async () => { await fetch('fail/5') }; f(); await fetch('x/50')", CodeUnhandled, "a promise was rejected and nothing awaits it: FetchError: http://host/fail: no connection"},
 		"fetch fails":           {"1;\nawait fetch('fail/5')", CodeError, "FetchError: http://host/fail: no connection (f.yaml:2:12)"},
-		"wrong option":          {"await fetch('x', { metod: 'GET' })", CodeFetch, `fetch has no option "metod" (f.yaml:1:12)`},
+		"wrong option":          {"await fetch('x', { ['metod']: 'GET' })", CodeFetch, `fetch has no option "metod" (f.yaml:1:12)`},
 		"recursion":             {"await fetch('x/5'); const f = () => f(); f()", CodeStack, "calls nest deeper than 1000 (f.yaml:1:38)"},
 	} {
 		t.Run(name, func(t *testing.T) {

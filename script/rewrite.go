@@ -593,6 +593,7 @@ func (r *rewriter) expr(e ast.Expression) ast.Expression {
 		r.checkTopic(e, false)
 		r.checkVars(e.Callee)
 		r.checkCallee(e.Callee)
+		r.checkOptions(e)
 		r.noteMsg(e.Callee, false)
 		r.checkProtobuf(e)
 		e.Callee = r.owner(e.Callee)
