@@ -143,7 +143,7 @@ func TestRetryPausesGrow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onFakeClock(t, func(t *testing.T, r *rig) {
 				in := r.topic("in", 1)
-				out := &stream.Topic{Name: r.topic("out", 1, "max.message.bytes=2000", "retention.ms=-1"), Key: stream.String}
+				out := &stream.Topic{Name: r.topic("out", 1, "max.message.bytes=2000"), Key: stream.String}
 				spec := r.simple(in, out)
 				fails(t, r, &spec, &pipeline.Transformer{})
 				spec.change = func(x *pipeline.Transformer) {
@@ -277,8 +277,8 @@ func TestD7LaterOutagesAreWaitedOut(t *testing.T) {
 // A lone key's counters go on over a restart while the clock runs on for a day: the local state is too old to be trusted.
 func TestE9FolderOfADayAgo(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, r *rig) {
-		in := r.topic("in", 1, "retention.ms=-1")
-		out := &stream.Topic{Name: r.topic("out", 1, "retention.ms=-1"), Key: stream.String}
+		in := r.topic("in", 1)
+		out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
 		dir := t.TempDir()
 		r.put(in, 0, "k", []byte("0"))
 		a := r.start(dir, r.simple(in, out))

@@ -41,7 +41,7 @@ func grouped(i *effects) func(*engine.Options) {
 // over goes on after its commit, with every cursor in its place, here and in the changelog.
 func TestP1PagesOfSeveralConfigsInOneTransaction(t *testing.T) {
 	r := newRig(t)
-	out := &stream.Topic{Name: r.topic("out", 1, "retention.ms=-1"), Key: stream.String}
+	out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
 	spec, keys := crowd(12, "")
 	seen := newEffects()
 	dir := t.TempDir()
@@ -90,7 +90,7 @@ func TestS5ARefusedPageHurtsNoOtherOfItsTransaction(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			out := &stream.Topic{Name: r.topic("out", 1, "max.message.bytes=2000", "retention.ms=-1"), Key: stream.String}
+			out := &stream.Topic{Name: r.topic("out", 1, "max.message.bytes=2000"), Key: stream.String}
 			spec, keys := crowd(12, "on_error: skip\n")
 			seen := newEffects()
 			var told atomic.Int64
@@ -139,7 +139,7 @@ func TestS5ARefusedPageHurtsNoOtherOfItsTransaction(t *testing.T) {
 // A transaction takes no more than batch.bytes, but always one page.
 func TestPagesOfATransactionAreBounded(t *testing.T) {
 	r := newRig(t)
-	out := &stream.Topic{Name: r.topic("out", 1, "retention.ms=-1"), Key: stream.String}
+	out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
 	spec, keys := crowd(8, "")
 	seen := newEffects()
 	i := r.polling(spec, func(ctx context.Context, p *stream.Poll) error {
@@ -158,7 +158,7 @@ func TestPagesOfATransactionAreBounded(t *testing.T) {
 // P7: the stop of a task finds pages waiting for each other. Each is committed or not, as its poll is told, and nobody hangs.
 func TestP7StopWhilePagesWait(t *testing.T) {
 	r := newRig(t)
-	out := &stream.Topic{Name: r.topic("out", 1, "retention.ms=-1"), Key: stream.String}
+	out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
 	spec, _ := crowd(16, "")
 	poll := func(ctx context.Context, p *stream.Poll) error {
 		at := number(t, p.Cursor)

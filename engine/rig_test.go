@@ -171,10 +171,11 @@ func letters(r rune) rune {
 	return '-'
 }
 
+// topic makes a topic, which keeps its records for ever as those of enginetest.CreateTopic do.
 func (r *rig) topic(name string, partitions int32, config ...string) string {
 	r.t.Helper()
-	full := r.id + "-" + name
-	settings := map[string]*string{}
+	full, forever := r.id+"-"+name, "-1"
+	settings := map[string]*string{"retention.ms": &forever}
 	for _, c := range config {
 		k, v, ok := strings.Cut(c, "=")
 		if !ok {

@@ -35,7 +35,7 @@ func TestP5SuspendedAndDeletedConfigsKeepTheirState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			topic := r.configTopic("configs", 2)
-			out := &stream.Topic{Name: r.topic("out", 1, "retention.ms=-1"), Key: stream.String}
+			out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
 			r.config(topic, 2, "other", "{}")
 			r.config(topic, 2, "a", "{}")
 			i := r.polling("every: 10ms\non_invalid: skip\nconfig_topics: "+topic+"\n", pages(t, out, 1))
@@ -65,7 +65,7 @@ func TestP5SuspendedAndDeletedConfigsKeepTheirState(t *testing.T) {
 func TestP5ARunningPollKeepsItsConfig(t *testing.T) {
 	r := newRig(t)
 	topic := r.configTopic("configs", 1)
-	out := &stream.Topic{Name: r.topic("out", 1, "retention.ms=-1"), Key: stream.String}
+	out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
 	r.put(topic, 0, "a", []byte(`{"v":0}`))
 	change, changed := make(chan string), make(chan struct{})
 	poll := func(ctx context.Context, p *stream.Poll) error {
@@ -362,7 +362,7 @@ func TestOnErrorRetryOfAPoll(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, r *rig) {
 		r.kafk.SessionTimeout = time.Minute
 		seen := newMoments()
-		out := &stream.Topic{Name: r.topic("out", 1, "retention.ms=-1"), Key: stream.String}
+		out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
 		var down atomic.Bool
 		down.Store(true)
 		i := r.polling("every: 10m\non_error: { retry: 10s..1m }\nconfigs: { down: {}, up: {} }\n", func(ctx context.Context, p *stream.Poll) error {
@@ -448,7 +448,7 @@ func TestS5RefusedPageFollowsOnError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			out := &stream.Topic{Name: r.topic("out", 1, "max.message.bytes=2000", "retention.ms=-1"), Key: stream.String}
+			out := &stream.Topic{Name: r.topic("out", 1, "max.message.bytes=2000"), Key: stream.String}
 			r.topic("changelog", 1, "cleanup.policy=compact", "max.message.bytes=2000")
 			var tries atomic.Int32
 			i := r.polling("every: 10ms\non_error: skip\nconfigs: { a: {}, b: {} }\n", func(ctx context.Context, p *stream.Poll) error {
@@ -524,7 +524,7 @@ func TestOnErrorRetryOfATransformer(t *testing.T) {
 func TestOnErrorRetryEndsWithTheStage(t *testing.T) {
 	r := newRig(t)
 	in := r.topic("in", 1)
-	out := &stream.Topic{Name: r.topic("out", 1, "retention.ms=-1"), Key: stream.String}
+	out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
 	spec := r.simple(in, out)
 	spec.change = func(t *pipeline.Transformer) {
 		t.OnError, t.Retry = pipeline.Retry, pipeline.Backoff{Min: time.Hour, Max: time.Hour}

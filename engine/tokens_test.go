@@ -116,7 +116,7 @@ func TestP9LosingTokensCancelsOnlyTheirPolls(t *testing.T) {
 	for _, key := range keys {
 		r.config(topic, 8, key, "{}")
 	}
-	out := &stream.Topic{Name: r.topic("out", 1, "retention.ms=-1"), Key: stream.String}
+	out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
 	spec := "every: 100ms\nconfig_topics: " + topic + "\n"
 	var begun sync.WaitGroup
 	begun.Add(len(keys))
@@ -207,7 +207,7 @@ func TestP8InstancesComeAndGoOver64Configs(t *testing.T) {
 		keys = append(keys, fmt.Sprintf("config-%d", n))
 		r.config(topic, 8, keys[n], "{}")
 	}
-	out := &stream.Topic{Name: r.topic("out", 1, "retention.ms=-1"), Key: stream.String}
+	out := &stream.Topic{Name: r.topic("out", 1), Key: stream.String}
 	count, seen := &overlaps{at: map[string]int{}}, newEffects()
 	start := func() *instance {
 		return r.polling("every: 100ms\non_error: skip\nconfig_topics: "+topic+"\n", func(ctx context.Context, p *stream.Poll) error {

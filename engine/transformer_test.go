@@ -419,8 +419,8 @@ func (s *seen) see(out *stream.Topic) handler {
 // W2, W3: null keys, empty and null values, times and headers, in and out.
 func TestW2NullsAndW3TimesAndHeaders(t *testing.T) {
 	r := newRig(t)
-	in := r.topic("in", 1, "retention.ms=-1")
-	out := &stream.Topic{Name: r.topic("out", 1, "retention.ms=-1")}
+	in := r.topic("in", 1)
+	out := &stream.Topic{Name: r.topic("out", 1)}
 	s := &seen{}
 	spec := r.simple(in, out)
 	spec.handle, spec.stateless = s.see(out), true

@@ -181,8 +181,8 @@ func (k *killTest) prepare(t *testing.T) {
 	t.Helper()
 	k.write(t, "chain", func(name string) string { return k.chain.Pipeline(name, k.in, k.out, k.partitions) })
 	opts := enginetest.At(k.addr)
-	enginetest.CreateTopic(t, opts, k.in, int32(k.partitions), "retention.ms=-1")
-	enginetest.CreateTopic(t, opts, k.out, int32(k.partitions), "retention.ms=-1")
+	enginetest.CreateTopic(t, opts, k.in, int32(k.partitions))
+	enginetest.CreateTopic(t, opts, k.out, int32(k.partitions))
 	enginetest.Produce(t, opts, k.chain.Inputs(k.in)...)
 }
 

@@ -52,7 +52,7 @@ func newBridges(t *testing.T, topics int, kafka string, settings ...string) *bri
 	if err := os.WriteFile(b.file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	enginetest.CreateTopic(t, enginetest.At(b.kafka), b.out, 4, "retention.ms=-1")
+	enginetest.CreateTopic(t, enginetest.At(b.kafka), b.out, 4)
 	return b
 }
 

@@ -37,7 +37,7 @@ func newReplicas(t *testing.T, text string) *replicas {
 	if err := os.WriteFile(r.file, []byte(strings.ReplaceAll(text, "NAME", name)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	enginetest.CreateTopic(t, enginetest.At(r.addr), r.out, 4, "retention.ms=-1")
+	enginetest.CreateTopic(t, enginetest.At(r.addr), r.out, 4)
 	return r
 }
 

@@ -45,13 +45,14 @@ func FreeAddr(t testing.TB) string {
 
 var addrs atomic.Int64 // how many FreeAddr has looked at
 
-// CreateTopic makes a topic; configs are written "name=value". A topic whose records have fixed, old times needs
-// "retention.ms=-1", or a real broker deletes them at once.
+// CreateTopic makes a topic; configs are written "name=value". Unless these say otherwise it keeps its records for ever: those of tests
+// have fixed, old times, and a real broker looks now and then for what it may delete: every five minutes by default, each half second in kafkatest, so that it shows.
 func CreateTopic(t testing.TB, opts []kgo.Opt, topic string, partitions int32, configs ...string) {
 	t.Helper()
 	client, ctx := helper(t, opts)
 	defer client.Close()
-	values := map[string]*string{}
+	forever := "-1"
+	values := map[string]*string{"retention.ms": &forever}
 	for name, value := range pairs(t, configs) {
 		values[name] = &value
 	}

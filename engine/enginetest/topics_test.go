@@ -32,7 +32,7 @@ func txn(t *testing.T, client *kgo.Client, end kgo.TransactionEndTry, records ..
 func TestProducePlacesByPartitionOrKey(t *testing.T) {
 	brokers(t, func(t *testing.T, opts []kgo.Opt) {
 		topic := Unique("placed")
-		CreateTopic(t, opts, topic, 8, "retention.ms=-1")
+		CreateTopic(t, opts, topic, 8)
 		Produce(t, opts,
 			&kgo.Record{Topic: topic, Partition: 5, Key: []byte("london"), Value: []byte("asked"), Timestamp: time.UnixMilli(1000),
 				Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("1")}, {Key: "h", Value: nil}}},

@@ -160,6 +160,8 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=500
+log.initial.task.delay.ms=500
+log.retention.check.interval.ms=500
 {{range $key, $value := .Settings}}{{$key}}={{$value}}
 {{end}}`))
 

@@ -20,8 +20,8 @@ func TestPassThroughCopiesEverythingOnce(t *testing.T) {
 			broker := addr(t)
 			opts := enginetest.At(broker)
 			in, out, group := enginetest.Unique("in"), enginetest.Unique("out"), enginetest.Unique("group")
-			enginetest.CreateTopic(t, opts, in, 2, "retention.ms=-1")
-			enginetest.CreateTopic(t, opts, out, 2, "retention.ms=-1")
+			enginetest.CreateTopic(t, opts, in, 2)
+			enginetest.CreateTopic(t, opts, out, 2)
 			chain := enginetest.Chain{Keys: 10, Records: 2500} // more than fits into one transaction
 			enginetest.Produce(t, opts, chain.Inputs(in)...)
 			read := enginetest.ReadCommitted(t, opts, in)
