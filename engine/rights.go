@@ -15,11 +15,11 @@ var rights = []struct {
 	refused error
 	allow   string
 }{
-	{kerr.TopicAuthorizationFailed, "allow its user Read on inputs and config topics, Write and DescribeConfigs on outputs, Create, Read, Write and DescribeConfigs on changelogs, " +
+	{kerr.TopicAuthorizationFailed, "allow the user Read on inputs and config topics, Write and DescribeConfigs on outputs, Create, Read, Write and DescribeConfigs on changelogs, " +
 		"and DescribeConfigs on topics that the pipeline gives a config: for; a topic that may not be seen may also be one that does not exist"},
-	{kerr.GroupAuthorizationFailed, "allow its user Read on the group, which is the stage's application id"},
-	{kerr.TransactionalIDAuthorizationFailed, "allow its user Write on the transactional ids that begin with the stage's application id and a hyphen"},
-	{kerr.ClusterAuthorizationFailed, "allow its user Create on the cluster, or have the topics created by somebody who may"},
+	{kerr.GroupAuthorizationFailed, "allow the user Read on the group, which is the stage's application id"},
+	{kerr.TransactionalIDAuthorizationFailed, "allow the user Write on the transactional ids that begin with the stage's application id and a hyphen"},
+	{kerr.ClusterAuthorizationFailed, "allow the user Create on the cluster, or have the topics created by somebody who may"},
 }
 
 // MissingRight says what has to be allowed where err is the cluster's no for lack of rights, and "" for any other error.

@@ -285,6 +285,7 @@ func TestMisspeltMembers(t *testing.T) {
 		"open options":       {body: "const o = { timeuot: 1 }; await fetch('x', { ...o, ['expct']: 1 })"},
 		"one's own Math":     {body: "const Math = { mx: () => 1 }; Math.mx()"},
 		"asked for":          {body: "if (Array.fromAsync) yield Message({ value: 1 }); Array.fromAsync?.([])"},
+		"asked for before":   {body: "if (Error.captureStackTrace) Error.captureStackTrace({})"},
 		"of a function":      {body: "Math.max.apply(null, [1]); structuredClone.call(null, {}); Date.now.bind(Date)"},
 		"computed":           {body: "Math['mx']"},
 	} {

@@ -239,7 +239,8 @@ func (c *compilation) msgNames() []string {
 	return nil
 }
 
-// checkCallee refuses to call what a built-in object does not have.
+// checkCallee refuses to call what an object of the standard library does not have, and what is almost called as a member of
+// another built-in object. JavaScript that was written for other engines may look whether something is there before it calls it.
 func (r *rewriter) checkCallee(e ast.Expression) {
 	dot, ok := e.(*ast.DotExpression)
 	if !ok {
@@ -255,8 +256,11 @@ func (r *rewriter) checkCallee(e ast.Expression) {
 	}
 	if members := builtinMembers()[object]; members != nil && !slices.Contains(members, name) {
 		hint := wording.DidYouMean(name, members)
-		if own := builtinOwn(members); hint == "" && len(own) < 10 {
-			hint = "it has " + wording.List(own, "and")
+		if hint == "" {
+			if library[object] == nil {
+				return
+			}
+			hint = "it has " + wording.List(builtinOwn(members), "and")
 		}
 		r.refuse(dot.Identifier.Idx, codeMember, hint, "%s has no %q", object, name)
 	}

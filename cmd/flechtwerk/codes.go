@@ -26,7 +26,7 @@ var codes = map[string]pipeline.Explanation{
 	"script.import":              {Severity: pipeline.Error, Text: "`import` and `export` stand at the top of a .js file, and import names another one by its relative path: `import { name } from \"./lib.js\"`. Packages cannot be imported. The files must not import each other in a circle."},
 	"script.shared_variable":     {Severity: pipeline.Error, Text: "What stands outside of a body is shared by all calls and all tasks, and is frozen, so that no call depends on an earlier one. Variables, and objects that cannot be frozen (Map, Set, Date, expressions with the flag g or y), belong into functions; what is to be kept is State."},
 	"script.shared_assignment":   {Severity: pipeline.Error, Text: "Built-ins, vars and what `functions:` declare are shared by all calls and frozen. What is to be kept from one call to the next is State."},
-	"script.member":              {Severity: pipeline.Error, Text: "The script reads a member of msg, or calls a function of a built-in object, that is not there: see docs/scripts.md for what there is."},
+	"script.member":              {Severity: pipeline.Error, Text: "The script reads a member of msg, calls a function of a built-in object, or gives an option, that is not there: see docs/scripts.md for what there is."},
 	"script.vars":                {Severity: pipeline.Error, Text: "`vars:` of the pipeline declares no such member. A read that provides for its absence (`vars.name ?? 1`) is left alone."},
 	"script.new":                 {Severity: pipeline.Error, Text: "Message and State are functions: `yield Message({ value })`, without `new`."},
 	"script.regexp":              {Severity: pipeline.Error, Text: "A regular expression that would silently never match, or is not one."},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/flechtwerk/flechtwerk/engine"
 	"github.com/flechtwerk/flechtwerk/engine/pipeline"
 	"github.com/flechtwerk/flechtwerk/script"
 )
@@ -19,10 +20,16 @@ func (p *program) showFailure(err error) {
 		if isScript {
 			keys = append(keys, "code", failure.Code(), "thrown_code", failure.ThrownCode(), "stack", failure.Stack(), "stack_omitted", failure.Omitted(), "causes", failure.Causes())
 		}
+		if allow := engine.MissingRight(err); allow != "" {
+			keys = append(keys, "hint", allow)
+		}
 		p.json.Error("run ended", keys...)
 		return
 	}
 	fmt.Fprintf(p.stderr, "%s %s\n", p.paint(p.stderr, red, "flechtwerk:"), message(err))
+	if allow := engine.MissingRight(err); allow != "" {
+		fmt.Fprintf(p.stderr, "     → %s\n", allow)
+	}
 	file, line, column := "", 0, 0
 	if isScript {
 		file, line, column = failure.Position()

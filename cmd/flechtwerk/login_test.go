@@ -230,7 +230,7 @@ func testRights(t *testing.T, broker *kafkatest.Broker, ca string) {
 			rights := c.rights()
 			enginetest.Allow(t, admin, "User:weaver", slices.Concat(rights[:i], rights[i+1:])...)
 			said := c.refused(t, "without the right")
-			if !strings.Contains(said, rights[i].On()) || !strings.Contains(said, "→ allow its user ") {
+			if !strings.Contains(said, rights[i].On()) || !strings.Contains(said, "→ allow the user ") {
 				t.Errorf("does not name %s and what to allow:\n%s", rights[i], said)
 			}
 			enginetest.Allow(t, admin, "User:weaver", rights[i])

@@ -81,16 +81,13 @@ func exitStatus(err error) int {
 	}
 }
 
-// message is an error without the words that only mark its kind, and with what to allow where the cluster refuses something.
+// message is an error without the words that only mark its kind.
 func message(err error) string {
 	text := err.Error()
 	for _, mark := range []error{errUsage, engine.ErrPipeline, engine.ErrSurroundings} {
 		text = strings.ReplaceAll(text, mark.Error()+": ", "")
 		text = strings.ReplaceAll(text, mark.Error()+":\n", "")
 		text = strings.ReplaceAll(text, ": "+mark.Error(), "")
-	}
-	if allow := engine.MissingRight(err); allow != "" {
-		text += "\n     → " + allow
 	}
 	return text
 }
