@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -27,6 +28,46 @@ func TestW4CheckAgreesWithEncodingJSON(t *testing.T) {
 		if got := err == nil; got != want {
 			t.Errorf("Check(%q) = %v, want valid %v", text, err, want)
 		}
+	}
+}
+
+// W4: numbers are read in steps of eight bytes, so each length of what is before and behind the point counts, right numbers and wrong ones, with
+// much text behind them and with little.
+func TestW4NumbersOfAllLengths(t *testing.T) {
+	digits := "123456789012345678901"
+	var numbers []string
+	for before := range len(digits) {
+		for behind := -1; behind < len(digits)-1; behind++ {
+			text := digits[:before]
+			if behind >= 0 {
+				text += "." + digits[:behind]
+			}
+			for _, end := range []string{"", "e5", "E-12", "e", ".", ".5", "-", "x"} {
+				numbers = append(numbers, text+end, "-"+text+end, "0"+text+end)
+			}
+		}
+	}
+	wrong := 0
+	for _, n := range numbers {
+		for _, around := range []string{`%`, `[%]`, `[%,1,2,3]`, `{"a":%}`, `{"a":%,"b":"a text that is longer than a step"}`, `{"b":[%,%]} `} {
+			data := []byte(strings.ReplaceAll(around, "%", n))
+			want := json.Valid(data)
+			if !want {
+				wrong++
+			}
+			var s Shapes
+			if _, _, _, err := s.Check([]byte(strings.ReplaceAll(around, "%", "1")), nil); err != nil {
+				t.Fatal(err)
+			}
+			_, _, plain := Check(data, nil)
+			_, _, _, shaped := s.Check(data, nil)
+			if (plain == nil) != want || (shaped == nil) != want {
+				t.Fatalf("%s: Check %v, with a shape %v, want valid %v", data, plain, shaped, want)
+			}
+		}
+	}
+	if wrong == 0 || wrong == 6*len(numbers) {
+		t.Errorf("%d of %d texts are wrong", wrong, 6*len(numbers))
 	}
 }
 
